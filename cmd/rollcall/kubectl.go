@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/cmd"
+)
+
+// newKubectlCommand embeds kubectl. Without a kubeconfig of the user's choice it
+// speaks to the control plane of the data directory.
+func newKubectlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "kubectl [--data-dir DIR] ...", Short: "Run kubectl against this control plane", DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, args := takeDataDir(args)
+			admin := filepath.Join(dir, "admin.kubeconfig")
+			if _, err := os.Stat(admin); err == nil && os.Getenv("KUBECONFIG") == "" {
+				os.Setenv("KUBECONFIG", admin)
+			}
+			os.Args = append([]string{"kubectl"}, args...)
+			streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+			k := cmd.NewKubectlCommand(cmd.KubectlOptions{
+				PluginHandler: cmd.NewDefaultPluginHandler([]string{"kubectl"}), Arguments: os.Args, IOStreams: streams,
+				ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag(),
+			})
+			k.SetArgs(args)
+			return k.Execute()
+		},
+	}
+}
+
+// takeDataDir takes a leading --data-dir from kubectl's arguments.
+func takeDataDir(args []string) (string, []string) {
+	if len(args) > 1 && args[0] == "--data-dir" {
+		return args[1], args[2:]
+	}
+	if len(args) > 0 && strings.HasPrefix(args[0], "--data-dir=") {
+		return strings.TrimPrefix(args[0], "--data-dir="), args[1:]
+	}
+	return defaultDataDir(), args
+}

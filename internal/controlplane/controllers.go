@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	clientset "k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	kcmapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kcmoptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
+	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+)
+
+// PodCIDR is where pods get their addresses.
+const PodCIDR = "10.42.0.0/16"
+
+// leanControllers are those that agents need: nothing else has a life in a
+// lean control plane.
+var leanControllers = []string{
+	"serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+	"namespace-controller", "garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller",
+	"pod-garbage-collector-controller", "resourcequota-controller", "clusterrole-aggregation-controller",
+	"certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
+	"certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
+	"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
+	"node-ipam-controller", "endpointslice-controller", "disruption-controller",
+}
+
+// startControllers runs upstream's controllers without its DaemonSet controller.
+func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig string) error {
+	opts, err := kcmoptions.NewKubeControllerManagerOptions()
+	if err != nil {
+		return fmt.Errorf("configure the controllers: %w", err)
+	}
+	known, off, aliases := kcmapp.KnownControllers(), kcmapp.ControllersDisabledByDefault(), kcmapp.ControllerAliases()
+	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
+	for _, f := range opts.Flags(known, off, aliases).FlagSets {
+		flags.AddFlagSet(f)
+	}
+	args := []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--secure-port=0",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + keys.path("service-account.key"),
+		"--root-ca-file=" + keys.path("ca.crt"),
+		"--cluster-signing-cert-file=" + keys.path("ca.crt"), "--cluster-signing-key-file=" + keys.path("ca.key"),
+		"--allocate-node-cidrs=true", "--cluster-cidr=" + PodCIDR, "--service-cluster-ip-range=" + ServiceCIDR,
+	}
+	if s.cfg.Lean {
+		for _, c := range leanControllers {
+			args = append(args, "--controllers="+c)
+		}
+	} else {
+		args = append(args, "--controllers=*,bootstrap-signer-controller,token-cleaner-controller,-daemonset-controller")
+	}
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("configure the controllers: %w", err)
+	}
+	c, err := opts.Config(ctx, known, off, aliases)
+	if err != nil {
+		return fmt.Errorf("configure the controllers: %w", err)
+	}
+	// What was built from the kubeconfig file is replaced by the way through memory.
+	c.Kubeconfig = s.api.client(s.ids.controllers)
+	if c.Client, err = clientset.NewForConfig(restclient.AddUserAgent(c.Kubeconfig, "kube-controller-manager")); err != nil {
+		return err
+	}
+	c.ComponentConfig.Generic.ControllerStartInterval.Duration = 0
+	c.ComponentConfig.Generic.MinResyncPeriod.Duration = 12 * time.Hour
+	go func() { s.failed("controllers", kcmapp.Run(ctx, c.Complete())) }()
+	return nil
+}
+
+// startScheduler runs upstream's scheduler.
+func (s *Server) startScheduler(ctx context.Context, kubeconfig string) error {
+	opts := schedoptions.NewOptions()
+	flags := pflag.NewFlagSet("kube-scheduler", pflag.ContinueOnError)
+	for _, f := range opts.Flags.FlagSets {
+		flags.AddFlagSet(f)
+	}
+	if err := flags.Parse([]string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=5000", "--kube-api-burst=10000",
+	}); err != nil {
+		return fmt.Errorf("configure the scheduler: %w", err)
+	}
+	cc, sch, err := schedapp.Setup(ctx, opts)
+	if err != nil {
+		return fmt.Errorf("configure the scheduler: %w", err)
+	}
+	go func() { s.failed("scheduler", schedapp.Run(ctx, cc, sch)) }()
+	return nil
+}
