@@ -24,7 +24,8 @@ const ServiceCIDR = "10.43.0.0/16"
 type apiServer struct {
 	loopback *rest.Config
 	memory   *bufconn.Listener
-	done     chan error
+	done     chan error    // what its run ended with
+	gone     chan struct{} // closed once it has ended
 }
 
 // startAPIServer serves the API on the configured address and on an in-memory
@@ -101,7 +102,7 @@ func startAPIServer(ctx context.Context, cfg Config, keys pki, etcd, tokens stri
 	if err != nil {
 		return nil, fmt.Errorf("prepare the API server: %w", err)
 	}
-	s := &apiServer{loopback: rest.CopyConfig(chain.GenericAPIServer.LoopbackClientConfig), done: make(chan error, 1)}
+	s := &apiServer{loopback: rest.CopyConfig(chain.GenericAPIServer.LoopbackClientConfig), done: make(chan error, 1), gone: make(chan struct{})}
 	s.loopback.QPS, s.loopback.Burst = -1, 0
 	s.serveInMemory(ctx, chain.GenericAPIServer)
 	go func() { s.done <- prepared.Run(ctx) }()

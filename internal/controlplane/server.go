@@ -117,7 +117,10 @@ func (s *Server) start(ctx context.Context, keys pki, tokens string) error {
 	if s.api, err = startAPIServer(ctx, s.cfg, keys, endpoint, tokens); err != nil {
 		return err
 	}
-	go func() { s.failed("API server", <-s.api.done) }()
+	go func() {
+		s.failed("API server", <-s.api.done)
+		close(s.api.gone)
+	}()
 	if err := s.waitReady(ctx); err != nil {
 		return err
 	}
@@ -204,9 +207,18 @@ func (s *Server) Loopback() *rest.Config { return rest.CopyConfig(s.api.loopback
 // Err delivers the failure of a part of the control plane.
 func (s *Server) Err() <-chan error { return s.errs }
 
+// stopWithin bounds the wait for requests that are still under way.
+const stopWithin = 15 * time.Second
+
 // Stop ends etcd after the API server is gone; the context given to Start must
 // have ended before, or Start have failed.
 func (s *Server) Stop() {
+	if s.api != nil {
+		select {
+		case <-s.api.gone:
+		case <-time.After(stopWithin):
+		}
+	}
 	if s.etcd != nil {
 		s.etcd.Close()
 		<-s.etcd.Server.StopNotify()

@@ -1,0 +1,109 @@
+package fit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// Check says whether a pod of the template may be on the node. Every obstacle is
+// named, not only the first.
+func Check(template *corev1.PodTemplateSpec, node *corev1.Node) Verdict {
+	spec := &template.Spec
+	v := Verdict{ShouldRun: true, ShouldContinue: true}
+	forbid := func(r Reason) {
+		v.ShouldRun, v.ShouldContinue = false, false
+		v.Reasons = append(v.Reasons, r)
+	}
+	if spec.NodeName != "" && spec.NodeName != node.Name {
+		forbid(Reason{Code: NodeNameMismatch, Message: fmt.Sprintf("the template names the node %s", spec.NodeName),
+			Remedy: "remove spec.template.spec.nodeName"})
+	}
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		want := spec.NodeSelector[key]
+		if have, ok := node.Labels[key]; !ok || have != want {
+			forbid(Reason{Code: NodeSelectorMismatch, Message: fmt.Sprintf("nodeSelector asks %s=%s, the node has %s", key, want, labelText(node, key)),
+				Remedy: fmt.Sprintf("kubectl label node %s %s=%s --overwrite", node.Name, key, want)})
+		}
+	}
+	if !affinityMatches(spec, node) {
+		forbid(Reason{Code: NodeAffinityMismatch, Message: "no term of the required node affinity matches: " + affinityText(spec, node)})
+	}
+	checkTaints(spec, node, &v)
+	if node.DeletionTimestamp != nil && v.ShouldRun {
+		v.ShouldRun = false
+		v.Reasons = append(v.Reasons, Reason{Code: NodeBeingDeleted, Message: "the node is being deleted"})
+	}
+	return v
+}
+
+func checkTaints(spec *corev1.PodSpec, node *corev1.Node, v *Verdict) {
+	tolerations := DaemonTolerations(spec)
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || corev1helpers.TolerationsTolerateTaint(klog.Logger{}, tolerations, t, false) {
+			continue
+		}
+		v.ShouldRun = false
+		if t.Effect == corev1.TaintEffectNoExecute {
+			v.ShouldContinue = false
+		}
+		v.Reasons = append(v.Reasons, Reason{Code: UntoleratedTaint, Message: "taint " + t.ToString() + " is not tolerated", Remedy: tolerationYAML(t)})
+	}
+}
+
+func tolerationYAML(t *corev1.Taint) string {
+	if t.Value == "" {
+		return fmt.Sprintf("- key: %s\n  operator: Exists\n  effect: %s", t.Key, t.Effect)
+	}
+	return fmt.Sprintf("- key: %s\n  operator: Equal\n  value: %q\n  effect: %s", t.Key, t.Value, t.Effect)
+}
+
+func labelText(node *corev1.Node, key string) string {
+	if v, ok := node.Labels[key]; ok {
+		return key + "=" + v
+	}
+	return "no label " + key
+}
+
+func requiredAffinity(spec *corev1.PodSpec) *corev1.NodeSelector {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// affinityMatches treats a term that cannot be parsed as one that does not match,
+// as upstream does.
+func affinityMatches(spec *corev1.PodSpec, node *corev1.Node) bool {
+	required := requiredAffinity(spec)
+	if required == nil {
+		return true
+	}
+	ok, _ := nodeaffinity.NewLazyErrorNodeSelector(required).Match(node)
+	return ok
+}
+
+func affinityText(spec *corev1.PodSpec, node *corev1.Node) string {
+	var terms []string
+	for _, term := range requiredAffinity(spec).NodeSelectorTerms {
+		var parts []string
+		for _, r := range term.MatchExpressions {
+			parts = append(parts, fmt.Sprintf("%s %s %s (the node has %s)", r.Key, r.Operator, strings.Join(r.Values, ","), labelText(node, r.Key)))
+		}
+		for _, r := range term.MatchFields {
+			parts = append(parts, fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ",")))
+		}
+		if len(parts) == 0 {
+			parts = []string{"an empty term, which matches nothing"}
+		}
+		terms = append(terms, strings.Join(parts, " and "))
+	}
+	return strings.Join(terms, "; or ")
+}

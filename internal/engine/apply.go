@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/rollcall-dev/rollcall/internal/core/daemonset"
+)
+
+const (
+	// parallel is how many writes of one pass are under way at once.
+	parallel = 16
+	// refusals is how many creates in a row may be refused before the pass leaves
+	// the rest to the next one, which begins elsewhere: a quota is not asked a
+	// thousand times, and one node's refusal holds back no other.
+	refusals = 16
+)
+
+// apply carries out the plan: revisions first, then ownership, deletes, creates,
+// and the status last, also when something before it was refused.
+func (e *Engine) apply(ctx context.Context, ds *appsv1.DaemonSet, plan daemonset.Plan, mem *memory) error {
+	if plan.Warning != nil {
+		e.recorder.Event(ds, corev1.EventTypeWarning, string(plan.Warning.Code), plan.Warning.Message)
+	}
+	var creates, deletes []daemonset.Action
+	for _, a := range plan.Actions {
+		var err error
+		switch a.Verb {
+		case daemonset.CreatePod:
+			creates = append(creates, a)
+		case daemonset.DeletePod:
+			deletes = append(deletes, a)
+		default:
+			err = e.applyOne(ctx, ds, a, mem)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	errs := e.deletePods(ctx, ds, deletes, mem)
+	errs = append(errs, e.createPods(ctx, ds, creates, mem)...)
+	errs = append(errs, e.writeStatus(ctx, ds, plan.Status, mem))
+	return errors.Join(errs...)
+}
+
+func (e *Engine) applyOne(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+	revs := e.client.AppsV1().ControllerRevisions(ds.Namespace)
+	switch a.Verb {
+	case daemonset.CreateRevision:
+		r, err := revs.Create(ctx, a.Revision, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create revision %s: %w", a.Revision.Name, err)
+		}
+		mem.wrote(revisions, r)
+	case daemonset.UpdateRevision:
+		r, err := revs.Update(ctx, a.Revision, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("update revision %s: %w", a.Revision.Name, err)
+		}
+		mem.wrote(revisions, r)
+	case daemonset.DeleteRevision:
+		err := revs.Delete(ctx, a.Revision.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Revision.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete revision %s: %w", a.Revision.Name, err)
+		}
+		mem.deleted(revisions, a.Revision)
+	case daemonset.AdoptRevision, daemonset.ReleaseRevision:
+		patch, err := e.ownerPatch(ctx, ds, a.Revision, a.Verb == daemonset.AdoptRevision)
+		if err != nil {
+			return err
+		}
+		r, err := revs.Patch(ctx, a.Revision.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("change the owner of revision %s: %w", a.Revision.Name, err)
+		}
+		mem.wrote(revisions, r)
+	case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod:
+		return e.patchPod(ctx, ds, a, mem)
+	case daemonset.BumpCollision:
+		return nil // the status carries the new count
+	default:
+		return fmt.Errorf("unknown action %q", a.Verb)
+	}
+	return nil
+}
+
+func (e *Engine) patchPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+	var patch []byte
+	var err error
+	if a.Verb == daemonset.LabelPod {
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": a.Pod.UID,
+			"labels": map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Pod.Labels[appsv1.ControllerRevisionHashLabelKey]}}})
+	} else {
+		patch, err = e.ownerPatch(ctx, ds, a.Pod, a.Verb == daemonset.AdoptPod)
+	}
+	if err != nil {
+		return err
+	}
+	p, err := e.client.CoreV1().Pods(a.Pod.Namespace).Patch(ctx, a.Pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", a.Verb, a.Pod.Name, err)
+	}
+	mem.wrote(pods, p)
+	return nil
+}
+
+// ownerPatch adopts or releases an object. Before adopting, the DaemonSet is
+// looked at live: one that is gone or going must not take in pods.
+func (e *Engine) ownerPatch(ctx context.Context, ds *appsv1.DaemonSet, o metav1.Object, adopt bool) ([]byte, error) {
+	if !adopt {
+		return json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID(),
+			"ownerReferences": []map[string]any{{"$patch": "delete", "uid": ds.UID}}}})
+	}
+	live, err := e.client.AppsV1().DaemonSets(ds.Namespace).Get(ctx, ds.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("look at %s/%s before adopting %s: %w", ds.Namespace, ds.Name, o.GetName(), err)
+	}
+	if live.UID != ds.UID || live.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("adopt %s: DaemonSet %s/%s is gone or being deleted", o.GetName(), ds.Namespace, ds.Name)
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.GetUID(),
+		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}})
+}
+
+func (e *Engine) deletePods(ctx context.Context, ds *appsv1.DaemonSet, actions []daemonset.Action, mem *memory) []error {
+	errs := make([]error, len(actions))
+	workqueue.ParallelizeUntil(ctx, parallel, len(actions), func(i int) { errs[i] = e.deletePod(ctx, ds, actions[i], mem) })
+	return errs
+}
+
+func (e *Engine) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+	if event := podEvent(a); event != nil {
+		e.recorder.Event(ds, event.kind, event.reason, event.message)
+	}
+	err := e.client.CoreV1().Pods(a.Pod.Namespace).Delete(ctx, a.Pod.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Pod.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return fmt.Errorf("delete pod %s: %w", a.Pod.Name, err)
+	}
+	mem.deleted(pods, a.Pod)
+	if err == nil {
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", a.Pod.Name)
+	}
+	return nil
+}
+
+type event struct{ kind, reason, message string }
+
+// podEvent is the event that goes before the deletion of a pod that has ended.
+func podEvent(a daemonset.Action) *event {
+	where := fmt.Sprintf("%s/%s on node %s", a.Pod.Namespace, a.Pod.Name, a.Node)
+	switch a.Pod.Status.Phase {
+	case corev1.PodFailed:
+		return &event{corev1.EventTypeWarning, "FailedDaemonPod", "Found failed daemon pod " + where + ", will try to kill it"}
+	case corev1.PodSucceeded:
+		return &event{corev1.EventTypeNormal, "SucceededDaemonPod", "Found succeeded daemon pod " + where + ", will try to delete it"}
+	default:
+		return nil
+	}
+}
+
+// createPods creates in growing batches, beginning at another node each time.
+func (e *Engine) createPods(ctx context.Context, ds *appsv1.DaemonSet, actions []daemonset.Action, mem *memory) []error {
+	if len(actions) == 0 {
+		return nil
+	}
+	first := mem.nextTurn() % len(actions)
+	actions = append(actions[first:len(actions):len(actions)], actions[:first]...)
+	var all []error
+	refused := 0
+	for size := 1; len(actions) > 0; size = min(2*size, 250) {
+		n := min(size, len(actions))
+		errs := make([]error, n)
+		workqueue.ParallelizeUntil(ctx, parallel, n, func(i int) { errs[i] = e.createPod(ctx, ds, actions[i], mem) })
+		for _, err := range errs {
+			if err != nil {
+				refused++
+				all = append(all, err)
+			} else {
+				refused = 0
+			}
+		}
+		if actions = actions[n:]; refused >= refusals {
+			return append(all, fmt.Errorf("%d further creates were left to the next pass after %d refusals in a row", len(actions), refused))
+		}
+	}
+	return all
+}
+
+func (e *Engine) createPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+	client := e.client.CoreV1().Pods(ds.Namespace)
+	p, err := client.Create(ctx, a.Pod, metav1.CreateOptions{})
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		p, err = client.Get(ctx, a.Pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("look at pod %s, whose name is taken: %w", a.Pod.Name, err)
+		}
+		if !metav1.IsControlledBy(p, ds) || p.DeletionTimestamp != nil {
+			mem.salt(a.Node)
+			return fmt.Errorf("create pod %s: the name belongs to another; trying the next one", a.Pod.Name)
+		}
+		mem.wrote(pods, p)
+		return nil
+	case err != nil:
+		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		return fmt.Errorf("create a pod for node %s: %w", a.Node, err)
+	}
+	mem.wrote(pods, p)
+	e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", p.Name)
+	return nil
+}
+
+func (e *Engine) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, status appsv1.DaemonSetStatus, mem *memory) error {
+	if equality.Semantic.DeepEqual(ds.Status, status) {
+		return nil
+	}
+	next := ds.DeepCopy()
+	next.Status = status
+	written, err := e.client.AppsV1().DaemonSets(ds.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	mem.wrote(daemonSets, written)
+	return nil
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/rollcall-dev/rollcall/internal/core/daemonset"
+)
+
+// byOwner indexes by the UID of the controlling owner; what nobody controls
+// stands under its namespace.
+const byOwner = "owner"
+
+type caches struct {
+	daemonSets                                              appslisters.DaemonSetLister
+	nodes                                                   corelisters.NodeLister
+	dsInformer, podInformer, nodeInformer, revisionInformer cache.SharedIndexInformer
+}
+
+func newCaches(f informers.SharedInformerFactory) (caches, error) {
+	c := caches{
+		daemonSets: f.Apps().V1().DaemonSets().Lister(), nodes: f.Core().V1().Nodes().Lister(),
+		dsInformer: f.Apps().V1().DaemonSets().Informer(), podInformer: f.Core().V1().Pods().Informer(),
+		nodeInformer: f.Core().V1().Nodes().Informer(), revisionInformer: f.Apps().V1().ControllerRevisions().Informer(),
+	}
+	index := cache.Indexers{byOwner: func(obj any) ([]string, error) {
+		o, ok := obj.(metav1.Object)
+		if !ok {
+			return nil, nil
+		}
+		if ref := metav1.GetControllerOf(o); ref != nil {
+			return []string{string(ref.UID)}, nil
+		}
+		return []string{orphans(o.GetNamespace())}, nil
+	}}
+	if err := c.podInformer.AddIndexers(index); err != nil {
+		return caches{}, err
+	}
+	return c, c.revisionInformer.AddIndexers(index)
+}
+
+func orphans(namespace string) string { return "orphan in " + namespace }
+
+// gather reads all facts about one DaemonSet from the caches; nil if it is gone.
+func (e *Engine) gather(key cache.ObjectName, mem *memory) (*daemonset.Input, error) {
+	ds, err := e.caches.daemonSets.DaemonSets(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := e.caches.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	pods, err := ownedOrOrphan[*corev1.Pod](e.caches.podInformer, ds)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := ownedOrOrphan[*appsv1.ControllerRevision](e.caches.revisionInformer, ds)
+	if err != nil {
+		return nil, err
+	}
+	return &daemonset.Input{Now: time.Now(), DaemonSet: ds, Revisions: revisions, Nodes: nodes, Pods: pods, Places: mem.placesCopy()}, nil
+}
+
+func ownedOrOrphan[T any](inf cache.SharedIndexInformer, ds *appsv1.DaemonSet) ([]T, error) {
+	var out []T
+	for _, value := range []string{string(ds.UID), orphans(ds.Namespace)} {
+		objs, err := inf.GetIndexer().ByIndex(byOwner, value)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objs {
+			out = append(out, o.(T))
+		}
+	}
+	return out, nil
+}
