@@ -207,7 +207,8 @@ func forgotten(t *testing.T, objects []*unstructured.Unstructured) []*unstructur
 	return out
 }
 
-// remove deletes what a file left, and waits until no pod is left. Namespaces
+// remove deletes what a file left, and waits until its kinds are gone and no pod
+// is left. Namespaces
 // stay for the files that follow.
 func (c *cluster) remove(ctx context.Context, a applied) error {
 	background := metav1.DeletePropagationBackground
@@ -224,6 +225,11 @@ func (c *cluster) remove(ctx context.Context, a applied) error {
 			errs = append(errs, fmt.Errorf("delete %s %s: %w", o.GetKind(), o.GetName(), err))
 		}
 	}
+	for _, o := range a.created {
+		if o.GetKind() == "CustomResourceDefinition" { // goes only after its objects
+			errs = append(errs, c.gone(ctx, o))
+		}
+	}
 	errs = append(errs, poll(ctx, 90*time.Second, func(ctx context.Context) error {
 		pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) > 0 {
@@ -232,4 +238,21 @@ func (c *cluster) remove(ctx context.Context, a applied) error {
 		return err
 	}))
 	return errors.Join(errs...)
+}
+
+func (c *cluster) gone(ctx context.Context, o *unstructured.Unstructured) error {
+	r, err := c.resource(ctx, o, false)
+	if err != nil {
+		return err
+	}
+	return poll(ctx, 30*time.Second, func(ctx context.Context) error {
+		_, err := r.Get(ctx, o.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err == nil:
+			return fmt.Errorf("%s %s is still there", o.GetKind(), o.GetName())
+		}
+		return err
+	})
 }

@@ -131,7 +131,9 @@ func TestMatcher(t *testing.T) {
 	field := func(op corev1.NodeSelectorOperator, name string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: op, Values: []string{name}}}}
 	}
-	tolerating := func(tol corev1.Toleration) corev1.PodSpec { return corev1.PodSpec{Tolerations: []corev1.Toleration{tol}} }
+	tolerating := func(tol corev1.Toleration) corev1.PodSpec {
+		return corev1.PodSpec{Tolerations: []corev1.Toleration{tol}}
+	}
 	custom := taint("spot", "true", corev1.TaintEffectNoSchedule)
 	both := expr("os", corev1.NodeSelectorOpIn, "linux")
 	both.MatchExpressions = append(both.MatchExpressions, expr("tier", corev1.NodeSelectorOpGt, "5").MatchExpressions...)
