@@ -26,7 +26,7 @@ import (
 
 type upOptions struct {
 	dataDir, apiAddress, auditLog string
-	simSpec                       string
+	simSpec, localNode            string
 	apply                         []string
 	simNodes                      int
 	simReadyDelay                 time.Duration
@@ -45,6 +45,7 @@ func newUpCommand() *cobra.Command {
 	}
 	addServerFlags(cmd, &o)
 	f := cmd.Flags()
+	f.StringVar(&o.localNode, "local-node", "auto", "this machine as a real node: auto, yes or no (yes is not supported yet)")
 	f.IntVar(&o.simNodes, "sim-nodes", 0, "how many simulated nodes to run")
 	f.StringVar(&o.simSpec, "sim-spec", "", "a YAML list of further simulated nodes: name, labels, taints, os, arch, allocatable")
 	f.DurationVar(&o.simReadyDelay, "sim-ready-delay", 500*time.Millisecond, "how long a simulated pod takes to become ready")
@@ -71,6 +72,21 @@ func addServerFlags(cmd *cobra.Command, o *upOptions) {
 	f.StringVar(&o.auditLog, "audit-log", "", "write an audit log to this file")
 }
 
+// checkLocalNode says plainly that no real container will run.
+func (o upOptions) checkLocalNode(out io.Writer) error {
+	switch o.localNode {
+	case "", "no":
+		return nil
+	case "auto":
+		fmt.Fprintln(out, "this machine is not a node (not supported yet): no real container will run, only simulated nodes")
+		return nil
+	case "yes":
+		return errors.New("--local-node yes: this machine cannot be a node yet; use --sim-nodes N")
+	default:
+		return fmt.Errorf("--local-node %q: write auto, yes or no", o.localNode)
+	}
+}
+
 // simulated returns the nodes that the flags ask for.
 func (o upOptions) simulated() ([]simnode.Spec, error) {
 	if o.simNodes < 0 {
@@ -91,6 +107,9 @@ func (o upOptions) simulated() ([]simnode.Spec, error) {
 // the order in which they started.
 func up(out io.Writer, o upOptions) error {
 	start := time.Now()
+	if err := o.checkLocalNode(out); err != nil {
+		return err
+	}
 	specs, err := o.simulated()
 	if err != nil {
 		return err

@@ -94,6 +94,7 @@ func TestWhatCannotStartSaysWhatToDo(t *testing.T) {
 		{"newer data", "written by a newer rollcall", []string{"up", "--data-dir", newer, "--api-address", freeAddress(t)}},
 		{"address without a port", "write HOST:PORT", []string{"up", "--data-dir", t.TempDir(), "--api-address", "127.0.0.1"}},
 		{"missing manifest", "--apply", []string{"up", "--data-dir", t.TempDir(), "--apply", "no-such-file.yaml"}},
+		{"unknown kind of local node", "write auto, yes or no", []string{"up", "--data-dir", t.TempDir(), "--local-node", "maybe"}},
 		{"negative number", "--sim-nodes", []string{"up", "--data-dir", t.TempDir(), "--sim-nodes", "-1"}},
 		{"unknown flag", "unknown flag", []string{"up", "--nodes", "3"}},
 		{"reset of another directory", "not a data directory", []string{"reset", "--yes", "--data-dir", t.TempDir()}},

@@ -75,6 +75,9 @@ func startCluster(t *testing.T, nodes []nodeSpec) *rest.Config {
 		_ = cmd.Wait()
 	}()
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("rollcall said:\n%s", said.String())
+		}
 		_ = cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-ended:
@@ -107,8 +110,11 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 // output collects what a process prints, from several goroutines.

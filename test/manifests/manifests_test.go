@@ -54,7 +54,7 @@ func TestManifests(t *testing.T) {
 				}
 				reached++
 			}
-			if err := c.remove(ctx, a); err != nil {
+			if err := c.remove(ctx, t, a); err != nil {
 				t.Errorf("clean up: %v", err)
 			}
 			if !t.Failed() {
