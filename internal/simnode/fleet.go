@@ -2,64 +2,101 @@ package simnode
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 )
 
-const workers = 16
+const (
+	workers = 16 // for pods, and as many for nodes
+
+	defaultTerminationDelay = 200 * time.Millisecond
+	defaultVersion          = "v1.37.0"
+)
 
 // Config is what a fleet is made from.
 type Config struct {
 	Client           kubernetes.Interface
-	Nodes            []Spec
+	Count            int           // of like nodes, when no node is described
+	Prefix           string        // of their names; sim-
+	NodeSpecs        []Spec        // the nodes, instead of Count
+	Nodes            []Spec        // more of them
 	ReadyDelay       time.Duration // from seeing a bound pod to Ready
-	TerminationDelay time.Duration // from a delete to the pod's end, at most its grace period
-	Version          string        // the kubelet version the nodes report
+	TerminationDelay time.Duration // from a delete to the pod's end, at most its grace period; 200ms
+	KubeletVersion   string        // the version the nodes report
+	Version          string        // the same, where KubeletVersion is empty
+	Logger           klog.Logger   // klog's own by default
 }
 
 // Fleet is a set of simulated nodes.
 type Fleet struct {
 	cfg      Config
 	ready    chan struct{}
-	recorder record.EventRecorder
+	order    []*node          // by index
+	nodes    map[string]*node // by name; never changes after New
+	beats    chan *node       // nodes whose lease is due
 	pods     cache.SharedIndexInformer
+	objects  cache.SharedIndexInformer // the Node objects
 	queue    workqueue.TypedDelayingInterface[cache.ObjectName]
+	recorder record.EventRecorder
 
-	mu    sync.Mutex
-	nodes map[string]*node
+	mu    sync.Mutex // guards the nodes' changing fields and lives
 	lives map[cache.ObjectName]*life
-}
-
-// node is what is remembered of one node.
-type node struct {
-	spec  Spec
-	index int
-	uid   string
+	ips   addresses
 }
 
 // New makes a fleet; Run starts it.
 func New(cfg Config) *Fleet {
-	f := &Fleet{cfg: cfg, ready: make(chan struct{}), nodes: map[string]*node{}, lives: map[cache.ObjectName]*life{},
-		queue: workqueue.NewTypedDelayingQueue[cache.ObjectName]()}
-	for i, s := range cfg.Nodes {
-		f.nodes[s.Name] = &node{spec: s, index: i}
+	specs := append(append([]Spec(nil), cfg.NodeSpecs...), cfg.Nodes...)
+	if len(specs) == 0 {
+		if cfg.Prefix == "" {
+			cfg.Prefix = DefaultPrefix
+		}
+		specs = named(cfg.Prefix, cfg.Count)
+	}
+	if cfg.TerminationDelay == 0 {
+		cfg.TerminationDelay = defaultTerminationDelay
+	}
+	if cfg.KubeletVersion == "" {
+		cfg.KubeletVersion = cfg.Version
+	}
+	if cfg.KubeletVersion == "" {
+		cfg.KubeletVersion = defaultVersion
+	}
+	if cfg.Logger.GetSink() == nil {
+		cfg.Logger = klog.Background()
+	}
+	cfg.NodeSpecs, cfg.Nodes = nil, nil
+	f := &Fleet{cfg: cfg, ready: make(chan struct{}), nodes: make(map[string]*node, len(specs)), lives: map[cache.ObjectName]*life{},
+		beats: make(chan *node, 4*workers), queue: workqueue.NewTypedDelayingQueue[cache.ObjectName]()}
+	for i, s := range specs {
+		n := &node{spec: s, index: i}
+		f.nodes[s.Name] = n
+		f.order = append(f.order, n)
 	}
 	return f
 }
 
-// Ready is closed once every node is registered.
+// Ready is closed once every node is registered with its status and plays its pods.
 func (f *Fleet) Ready() <-chan struct{} { return f.ready }
 
 // Run registers the nodes and plays them until ctx ends. The Node objects stay.
 func (f *Fleet) Run(ctx context.Context) error {
 	defer f.queue.ShutDown()
+	if err := f.check(); err != nil {
+		return err
+	}
+	if len(f.order) == 0 {
+		close(f.ready)
+		<-ctx.Done()
+		return nil
+	}
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	f.startEvents(broadcaster)
@@ -69,62 +106,65 @@ func (f *Fleet) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(f.cfg.Client, 0, informers.WithTransform(slim))
-	f.pods = factory.Core().V1().Pods().Informer()
-	wake := func(obj any) {
-		if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			f.queue.Add(key)
-		}
-	}
-	if _, err := f.pods.AddEventHandler(cache.FilteringResourceEventHandler{
-		FilterFunc: f.ours,
-		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: wake, UpdateFunc: func(_, now any) { wake(now) }, DeleteFunc: wake},
-	}); err != nil {
+	stopped, err := f.watch(ctx)
+	if err != nil {
 		return err
 	}
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	defer stopped()
+	if ctx.Err() != nil {
+		return nil
+	}
+	f.adopt()
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() { f.work(ctx) })
+		wg.Go(func() { f.renewals(ctx) })
 	}
-	wg.Go(func() { f.beat(ctx) })
+	wg.Go(func() { f.schedule(ctx) })
 	close(f.ready)
 	<-ctx.Done()
 	f.queue.ShutDown()
 	wg.Wait()
-	factory.Shutdown()
 	return nil
 }
 
-// ours says whether a pod is on one of these nodes.
-func (f *Fleet) ours(obj any) bool {
-	if t, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = t.Obj
+// check refuses what cannot be played.
+func (f *Fleet) check() error {
+	if len(f.order) > maxNodes {
+		return fmt.Errorf("%d simulated nodes: there are addresses for %d", len(f.order), maxNodes)
 	}
-	p, ok := obj.(*corev1.Pod)
-	return ok && f.node(p.Spec.NodeName) != nil
+	if len(f.nodes) != len(f.order) {
+		return fmt.Errorf("simulated nodes: two have the same name")
+	}
+	return nil
 }
 
-func (f *Fleet) node(name string) *node {
+// SetReady makes a node stop, as a machine that loses power: no heartbeat, and its
+// pods stay as they are. With ready it comes back.
+func (f *Fleet) SetReady(name string, ready bool) {
+	n := f.nodes[name]
+	if n == nil {
+		f.cfg.Logger.Info("SetReady: there is no such simulated node", "node", name)
+		return
+	}
+	f.mu.Lock()
+	n.off = !ready
+	n.posted = time.Time{} // a kubelet that starts posts its status
+	f.mu.Unlock()
+	select {
+	case <-f.ready:
+	default:
+		return // not playing yet
+	}
+	if ready {
+		f.beatSoon(n)
+		f.wakePodsOf(name)
+	}
+}
+
+// alive says whether a node is there and has power.
+func (f *Fleet) alive(n *node) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.nodes[name]
-}
-
-// slim drops what no simulated kubelet reads.
-func slim(obj any) (any, error) {
-	if p, ok := obj.(*corev1.Pod); ok {
-		p.ManagedFields = nil
-		p.Spec.Volumes, p.Spec.Tolerations, p.Spec.Affinity = nil, nil, nil
-		for i := range p.Spec.Containers {
-			c := &p.Spec.Containers[i]
-			*c = corev1.Container{Name: c.Name, Image: c.Image}
-		}
-		for i := range p.Spec.InitContainers {
-			c := &p.Spec.InitContainers[i]
-			*c = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy}
-		}
-	}
-	return obj, nil
+	return !n.off && !n.gone
 }

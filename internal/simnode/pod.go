@@ -2,7 +2,6 @@ package simnode
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,24 +12,33 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 )
 
-// retryAfter is how long a refused write waits.
-const retryAfter = time.Second
+// A write that fails is tried again after these, doubling; after so many in a row
+// the pod is left until it changes.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	retries    = 20
+)
 
-// life is what is remembered of one pod.
+// life is what is remembered of one pod. Only the worker that holds the pod's key
+// touches it; uid and ip never change.
 type life struct {
 	uid      types.UID
-	seen     time.Time
-	ends     time.Time // zero until it is being deleted
+	ip       uint16    // 0 in the host's network
+	seen     time.Time // when it began
+	ends     time.Time // when its containers are gone; zero until it is being deleted
+	next     time.Time // when it crashes again
 	restarts int32
+	fails    int
+	told     string // the annotation last complained about
 	stage    string // what was last written
 }
 
 func (f *Fleet) startEvents(b record.EventBroadcaster) {
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.cfg.Client.CoreV1().Events("")})
-	f.recorder = b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"})
+	f.recorder = b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "simulated-kubelet"})
 }
 
 func (f *Fleet) work(ctx context.Context) {
@@ -39,12 +47,7 @@ func (f *Fleet) work(ctx context.Context) {
 		if quit {
 			return
 		}
-		wait, err := f.step(ctx, key)
-		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "play a simulated pod", "pod", key)
-			wait = retryAfter
-		}
-		if wait > 0 {
+		if wait := f.step(ctx, key); wait > 0 {
 			f.queue.AddAfter(key, wait)
 		}
 		f.queue.Done(key)
@@ -52,107 +55,156 @@ func (f *Fleet) work(ctx context.Context) {
 }
 
 // step moves one pod on and returns when to look again, 0 for not by itself.
-func (f *Fleet) step(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
+func (f *Fleet) step(ctx context.Context, key cache.ObjectName) time.Duration {
 	obj, found, err := f.pods.GetStore().GetByKey(key.String())
-	if err != nil {
-		return 0, err
-	}
-	if !found {
+	if err != nil || !found {
 		f.forget(key)
-		return 0, nil
+		return 0
 	}
 	p := obj.(*corev1.Pod)
-	n := f.node(p.Spec.NodeName)
-	if n == nil {
-		return 0, nil
+	n := f.nodes[p.Spec.NodeName]
+	if n == nil || !f.alive(n) {
+		return 0 // SetReady wakes the pods of a node that comes back
 	}
 	l := f.lifeOf(key, p)
-	if p.DeletionTimestamp != nil {
-		return f.end(ctx, p, l)
+	wait, err := f.play(ctx, p, n, l)
+	if err == nil {
+		l.fails = 0
+		return wait
 	}
-	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
-		return 0, nil
-	}
-	b, err := behaviourOf(p, n.object().Labels)
-	if err != nil {
-		f.recorder.Event(p, corev1.EventTypeWarning, "InvalidSimAnnotation", err.Error())
-		return 0, nil
-	}
-	status, stage, wait := n.live(p, l, b, f.cfg.ReadyDelay, time.Now())
-	written := stage == l.stage
-	if stage == "ready" {
-		// Others write readiness too: the node lifecycle controller when a lease
-		// is late. And after a restart what is ready already stays untouched.
-		written = isReady(p)
-	}
-	if stage == "" || written {
-		return wait, nil
-	}
-	if err := f.write(ctx, p, status); err != nil {
-		return 0, err
-	}
-	l.stage = stage
-	return wait, nil
+	return f.retry(ctx, key, l, err)
 }
 
+func (f *Fleet) retry(ctx context.Context, key cache.ObjectName, l *life, err error) time.Duration {
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		return 0 // it changed or went: the watch tells
+	case l.fails >= retries:
+		f.cfg.Logger.Error(err, "gave up playing a simulated pod until it changes", "pod", key)
+		l.fails = 0
+		return 0
+	}
+	wait := min(firstRetry<<l.fails, lastRetry)
+	l.fails++
+	f.cfg.Logger.Error(err, "play a simulated pod", "pod", key, "retryAfter", wait)
+	return wait
+}
+
+// play does to a pod what its kubelet would do now.
+func (f *Fleet) play(ctx context.Context, p *corev1.Pod, n *node, l *life) (time.Duration, error) {
+	b, invalid := behaviourOf(p, f.labelsOf(p, n))
+	if p.DeletionTimestamp != nil {
+		if invalid == nil && b.stuck {
+			return 0, nil
+		}
+		return f.end(ctx, p, l)
+	}
+	if terminal(p) {
+		return 0, nil
+	}
+	if invalid != nil {
+		if value := p.Annotations[Annotation]; l.told != value {
+			f.recorder.Event(p, corev1.EventTypeWarning, "InvalidSimAnnotation", invalid.Error())
+			l.told = value
+		}
+		return 0, nil
+	}
+	d := n.decide(moment{pod: p, life: *l, behaviour: b, readyDelay: f.cfg.ReadyDelay, now: time.Now()})
+	if d.status == nil || d.settled(p, l) {
+		return d.wait, nil
+	}
+	patch, err := statusPatch(p, d.status)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := f.cfg.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return 0, err
+	}
+	*l = d.life
+	return d.wait, nil
+}
+
+// labelsOf are the node's labels as the API has them. They matter only for an
+// annotation.
+func (f *Fleet) labelsOf(p *corev1.Pod, n *node) map[string]string {
+	if p.Annotations[Annotation] == "" {
+		return nil
+	}
+	if obj, found, _ := f.objects.GetStore().GetByKey(n.spec.Name); found {
+		return obj.(*corev1.Node).Labels
+	}
+	return n.labels()
+}
+
+// lifeOf finds or begins a pod's life. One that runs already began when it started.
 func (f *Fleet) lifeOf(key cache.ObjectName, p *corev1.Pod) *life {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := f.lives[key]
-	if l == nil || l.uid != p.UID {
-		l = &life{uid: p.UID, seen: time.Now()}
-		for _, c := range p.Status.ContainerStatuses {
-			l.restarts = max(l.restarts, c.RestartCount)
+	if l := f.lives[key]; l != nil {
+		if l.uid == p.UID {
+			return l
 		}
-		f.lives[key] = l
+		f.drop(key, l)
 	}
+	l := &life{uid: p.UID, seen: time.Now()}
+	if p.Status.StartTime != nil {
+		l.seen = p.Status.StartTime.Time
+	}
+	if !p.Spec.HostNetwork {
+		var kept bool
+		if l.ip, kept = f.ips.reserve(p.Status.PodIP); !kept {
+			l.ip = f.ips.take()
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		l.restarts = max(l.restarts, c.RestartCount)
+	}
+	f.lives[key] = l
 	return l
 }
 
 func (f *Fleet) forget(key cache.ObjectName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if l := f.lives[key]; l != nil {
+		f.drop(key, l)
+	}
+}
+
+// drop drops one life; the caller holds the mutex.
+func (f *Fleet) drop(key cache.ObjectName, l *life) {
+	if l.ip != 0 {
+		f.ips.release(l.ip)
+	}
 	delete(f.lives, key)
 }
 
 // end deletes the pod's object once its containers would be gone.
 func (f *Fleet) end(ctx context.Context, p *corev1.Pod, l *life) (time.Duration, error) {
 	if l.ends.IsZero() {
-		delay := f.cfg.TerminationDelay
-		if g := p.DeletionGracePeriodSeconds; g != nil {
-			delay = min(delay, time.Duration(*g)*time.Second)
-		}
-		l.ends = time.Now().Add(delay)
+		l.ends = time.Now().Add(f.terminationDelay(p))
 	}
 	if wait := time.Until(l.ends); wait > 0 {
 		return wait, nil
 	}
 	zero := int64(0)
-	err := f.cfg.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
+	return 0, f.cfg.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name,
 		metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return 0, nil
-	}
-	return 0, err
 }
 
-func (f *Fleet) write(ctx context.Context, p *corev1.Pod, status corev1.PodStatus) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID}, "status": status})
-	if err != nil {
-		return err
+func (f *Fleet) terminationDelay(p *corev1.Pod) time.Duration {
+	if terminal(p) {
+		return 0
 	}
-	_, err = f.cfg.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+	delay := f.cfg.TerminationDelay
+	if g := p.DeletionGracePeriodSeconds; g != nil {
+		delay = min(delay, time.Duration(*g)*time.Second)
 	}
-	return err
+	return delay
 }
 
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+func terminal(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }

@@ -11,6 +11,9 @@ import (
 // Label marks every simulated node.
 const Label = "rollcall.dev/simulated"
 
+// DefaultPrefix begins the names of nodes that are only counted.
+const DefaultPrefix = "sim-"
+
 // Spec describes one simulated node.
 type Spec struct {
 	Name        string              `json:"name"`
@@ -18,14 +21,17 @@ type Spec struct {
 	Taints      []corev1.Taint      `json:"taints,omitempty"`
 	OS          string              `json:"os,omitempty"`          // linux
 	Arch        string              `json:"arch,omitempty"`        // amd64
-	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // 8 CPU, 32Gi, 110 pods
+	Capacity    corev1.ResourceList `json:"capacity,omitempty"`    // as Allocatable; what neither names: 8 CPU, 32Gi, 110 pods, 100Gi of disk
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"` // as Capacity
 }
 
 // Specs names n like nodes: sim-1, sim-2, …
-func Specs(n int) []Spec {
-	out := make([]Spec, n)
+func Specs(n int) []Spec { return named(DefaultPrefix, n) }
+
+func named(prefix string, n int) []Spec {
+	out := make([]Spec, max(n, 0))
 	for i := range out {
-		out[i].Name = fmt.Sprintf("sim-%d", i+1)
+		out[i].Name = fmt.Sprintf("%s%d", prefix, i+1)
 	}
 	return out
 }

@@ -1,149 +1,197 @@
 package simnode
 
 import (
-	"fmt"
-	"hash/fnv"
+	"encoding/json"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
-// The restart backoff of a kubelet, in seconds.
-const (
-	firstRestart = 10 * time.Second
-	lastRestart  = 300 * time.Second
-	// backOffAfter is when ErrImagePull becomes ImagePullBackOff.
-	backOffAfter = 10 * time.Second
-)
-
-// live is the status a pod has now, the name of its stage, and when the next one
-// comes. An empty stage writes nothing.
-func (n *node) live(p *corev1.Pod, l *life, b behaviour, readyDelay time.Duration, now time.Time) (corev1.PodStatus, string, time.Duration) {
-	age := now.Sub(l.seen)
-	if b.noImage {
-		return n.pulling(p, l, age, now)
+// build makes a status in which every container is in the state that state gives,
+// and ready or not. initFault gives the state of an init container that fails, nil
+// for one that does not; those after it wait.
+func (n *node) build(m moment, phase corev1.PodPhase, initFault func(corev1.Container) *corev1.ContainerState,
+	state func(corev1.Container) (corev1.ContainerState, bool)) *corev1.PodStatus {
+	p, at := m.pod, metav1.NewTime(m.now)
+	s := &corev1.PodStatus{ObservedGeneration: p.Generation, Phase: phase, StartTime: p.Status.StartTime,
+		HostIP: n.address(), HostIPs: []corev1.HostIP{{IP: n.address()}}, PodIP: n.address()}
+	if m.life.ip != 0 {
+		s.PodIP = podAddress(m.life.ip)
 	}
-	if wait := readyDelay - age; wait > 0 {
-		return corev1.PodStatus{}, "", wait
-	}
-	running := func(c corev1.Container) corev1.ContainerState {
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
-	}
-	switch {
-	case b.crash || b.oom:
-		return n.crashing(p, l, b, now)
-	case b.neverReady:
-		return n.build(p, corev1.PodRunning, false, running, now), "never-ready", 0
-	case b.slow > age:
-		return n.build(p, corev1.PodRunning, false, running, now), "slow", b.slow - age
-	default:
-		return n.build(p, corev1.PodRunning, true, running, now), "ready", 0
-	}
-}
-
-func (n *node) pulling(p *corev1.Pod, l *life, age time.Duration, now time.Time) (corev1.PodStatus, string, time.Duration) {
-	reason, next := "ErrImagePull", backOffAfter-age
-	if next <= 0 {
-		reason, next = "ImagePullBackOff", 0
-	}
-	s := n.build(p, corev1.PodPending, false, func(c corev1.Container) corev1.ContainerState {
-		message := fmt.Sprintf("failed to pull image %q: not found", c.Image)
-		if reason == "ImagePullBackOff" {
-			message = fmt.Sprintf("Back-off pulling image %q", c.Image)
-		}
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
-	}, now)
-	return s, reason, next
-}
-
-func (n *node) crashing(p *corev1.Pod, l *life, b behaviour, now time.Time) (corev1.PodStatus, string, time.Duration) {
-	wait := firstRestart
-	for i := int32(0); i < l.restarts && wait < lastRestart; i++ {
-		wait *= 2
-	}
-	wait = min(wait, lastRestart)
-	last := corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(now)}
-	if b.oom {
-		last.ExitCode, last.Reason = 137, "OOMKilled"
-	}
-	s := n.build(p, corev1.PodRunning, false, func(c corev1.Container) corev1.ContainerState {
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", wait, c.Name, p.Name, p.Namespace, p.UID)}}
-	}, now)
-	l.restarts++
-	for i := range s.ContainerStatuses {
-		s.ContainerStatuses[i].RestartCount = l.restarts
-		s.ContainerStatuses[i].LastTerminationState.Terminated = &last
-	}
-	return s, fmt.Sprintf("crash-%d", l.restarts), wait
-}
-
-// build makes a status in which every container is in the state given.
-func (n *node) build(p *corev1.Pod, phase corev1.PodPhase, ready bool, state func(corev1.Container) corev1.ContainerState, now time.Time) corev1.PodStatus {
-	at := metav1.NewTime(now)
-	s := corev1.PodStatus{Phase: phase, HostIP: n.address(), HostIPs: []corev1.HostIP{{IP: n.address()}}, StartTime: p.Status.StartTime}
+	s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	if s.StartTime == nil {
 		s.StartTime = &at
 	}
-	if phase == corev1.PodRunning {
-		s.PodIP = n.podIP(p)
-		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
-	}
-	var unready []string
+	var incomplete, unready []string
 	for _, c := range p.Spec.InitContainers {
-		s.InitContainerStatuses = append(s.InitContainerStatuses, initStatus(c, at))
-	}
-	for _, c := range p.Spec.Containers {
-		st := state(c)
-		started := st.Running != nil
-		if !ready {
-			unready = append(unready, c.Name)
-		}
-		s.ContainerStatuses = append(s.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "simulated://" + c.Image,
-			ContainerID: "simulated://" + string(p.UID) + "/" + c.Name, State: st, Ready: ready, Started: &started})
-	}
-	cond := func(t corev1.PodConditionType, ok bool) {
-		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: at}
-		if !ok {
-			c.Status, c.Reason = corev1.ConditionFalse, "ContainersNotReady"
-			c.Message = "containers with unready status: [" + strings.Join(unready, " ") + "]"
-		}
-		for _, old := range p.Status.Conditions {
-			if old.Type == t && old.Status == c.Status {
-				c.LastTransitionTime = old.LastTransitionTime
+		st := initStatus(p, c, at)
+		if len(incomplete) > 0 {
+			st = unstarted(c, initializing())
+		} else if initFault != nil {
+			if fault := initFault(c); fault != nil {
+				st = unstarted(c, *fault)
 			}
 		}
-		s.Conditions = append(s.Conditions, c)
+		if !st.Ready {
+			incomplete = append(incomplete, c.Name)
+		}
+		s.InitContainerStatuses = append(s.InitContainerStatuses, st)
 	}
-	cond(corev1.PodReadyToStartContainers, true)
-	cond(corev1.PodInitialized, true)
-	cond(corev1.PodReady, ready)
-	cond(corev1.ContainersReady, ready)
-	cond(corev1.PodScheduled, true)
+	for _, c := range p.Spec.Containers {
+		st := mainStatus(m, c, state)
+		if !st.Ready {
+			unready = append(unready, c.Name)
+		}
+		s.ContainerStatuses = append(s.ContainerStatuses, st)
+	}
+	s.Conditions = conditions(p, incomplete, unready, at)
 	return s
 }
 
-func initStatus(c corev1.Container, at metav1.Time) corev1.ContainerStatus {
-	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "simulated://" + c.Image, Ready: true}
-	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-		yes := true
-		st.Started, st.State.Running = &yes, &corev1.ContainerStateRunning{StartedAt: at}
-		return st
+func mainStatus(m moment, c corev1.Container, state func(corev1.Container) (corev1.ContainerState, bool)) corev1.ContainerStatus {
+	now, ready := state(c)
+	st := unstarted(c, now)
+	st.Ready, st.RestartCount = ready, m.life.restarts
+	for _, old := range m.pod.Status.ContainerStatuses {
+		if old.Name != c.Name {
+			continue
+		}
+		st.LastTerminationState = old.LastTerminationState
+		if now.Running != nil && old.State.Running != nil {
+			st.State = old.State // it went on
+		}
 	}
-	st.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: at, FinishedAt: at}
+	if now.Running != nil || m.life.restarts > 0 {
+		st.ImageID, st.ContainerID = "sim://"+c.Image, containerID(m.pod, c)
+	}
+	st.Started = ptr.To(now.Running != nil)
 	return st
 }
 
-// podIP is the node's own for a pod in the host's network, else one derived from
-// the pod.
-func (n *node) podIP(p *corev1.Pod) string {
-	if p.Spec.HostNetwork {
-		return n.address()
+// unstarted is a container that has not run yet.
+func unstarted(c corev1.Container, state corev1.ContainerState) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: state, Started: ptr.To(false)}
+}
+
+// initStatus is an init container that did its work, or goes on beside the others.
+func initStatus(p *corev1.Pod, c corev1.Container, at metav1.Time) corev1.ContainerStatus {
+	st := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "sim://" + c.Image, ContainerID: containerID(p, c), Ready: true}
+	if p.Status.StartTime != nil {
+		at = *p.Status.StartTime
 	}
-	h := fnv.New32a()
-	h.Write([]byte(p.UID))
-	sum := h.Sum32()
-	return fmt.Sprintf("198.19.%d.%d", sum>>8&0xff, sum&0xff)
+	if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		st.Started, st.State.Running = ptr.To(true), &corev1.ContainerStateRunning{StartedAt: at}
+		return st
+	}
+	st.Started = ptr.To(false)
+	st.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: at, FinishedAt: at, ContainerID: st.ContainerID}
+	return st
+}
+
+func containerID(p *corev1.Pod, c corev1.Container) string {
+	return "sim://" + string(p.UID) + "/" + c.Name
+}
+
+// conditions are the five of a kubelet; one that stays as it was keeps its time.
+func conditions(p *corev1.Pod, incomplete, unready []string, at metav1.Time) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	add := func(t corev1.PodConditionType, reason, message string) {
+		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: at, ObservedGeneration: p.Generation, Reason: reason, Message: message}
+		if reason != "" {
+			c.Status = corev1.ConditionFalse
+		}
+		if old := condition(p, t); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		out = append(out, c)
+	}
+	failing := func(reason, message string, names []string) (string, string) {
+		if len(names) == 0 {
+			return "", ""
+		}
+		return reason, message + ": [" + strings.Join(names, " ") + "]"
+	}
+	reason, message := failing("ContainersNotInitialized", "containers with incomplete status", incomplete)
+	add(corev1.PodReadyToStartContainers, "", "")
+	add(corev1.PodInitialized, reason, message)
+	reason, message = failing("ContainersNotReady", "containers with unready status", unready)
+	gateReason, gateMessage := gates(p)
+	if reason != "" {
+		gateReason, gateMessage = reason, message
+	}
+	add(corev1.PodReady, gateReason, gateMessage)
+	add(corev1.ContainersReady, reason, message)
+	add(corev1.PodScheduled, "", "")
+	return out
+}
+
+// gates says which of the pod's readiness gates is not open.
+func gates(p *corev1.Pod) (reason, message string) {
+	var closed []string
+	for _, g := range p.Spec.ReadinessGates {
+		switch c := condition(p, g.ConditionType); {
+		case c == nil:
+			closed = append(closed, `corresponding condition of pod readiness gate "`+string(g.ConditionType)+`" does not exist.`)
+		case c.Status != corev1.ConditionTrue:
+			closed = append(closed, `the status of pod readiness gate "`+string(g.ConditionType)+`" is not "True", but `+string(c.Status))
+		}
+	}
+	if len(closed) == 0 {
+		return "", ""
+	}
+	return "ReadinessGatesNotReady", strings.Join(closed, ", ")
+}
+
+func condition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == t {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// statusPatch writes the status over the pod that was looked at, and no other. A
+// strategic merge keeps what a patch leaves out, so what ended is said: a
+// condition's old reason, an address that is no longer the pod's.
+func statusPatch(p *corev1.Pod, s *corev1.PodStatus) ([]byte, error) {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var status map[string]any
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return nil, err
+	}
+	list, _ := status["conditions"].([]any)
+	for i, c := range s.Conditions {
+		old := condition(p, c.Type)
+		if old == nil {
+			continue
+		}
+		fields := list[i].(map[string]any)
+		if old.Reason != "" && c.Reason == "" {
+			fields["reason"] = nil
+		}
+		if old.Message != "" && c.Message == "" {
+			fields["message"] = nil
+		}
+	}
+	dropAddress(status, "hostIPs", p.Status.HostIP, s.HostIP)
+	dropAddress(status, "podIPs", p.Status.PodIP, s.PodIP)
+	meta := struct {
+		UID             types.UID `json:"uid"`
+		ResourceVersion string    `json:"resourceVersion,omitempty"`
+	}{p.UID, p.ResourceVersion}
+	return json.Marshal(map[string]any{"metadata": meta, "status": status})
+}
+
+func dropAddress(status map[string]any, list, old, now string) {
+	if old != "" && old != now {
+		entries, _ := status[list].([]any)
+		status[list] = append(entries, map[string]any{"$patch": "delete", "ip": old})
+	}
 }

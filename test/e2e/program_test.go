@@ -66,7 +66,12 @@ func start(t *testing.T, dir string, args ...string) *program {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		if t.Failed() {
+			t.Logf("rollcall said on stderr:\n%s", p.out)
+		}
+	})
 	ready := make(chan string, 1)
 	go func() {
 		for s := bufio.NewScanner(stdout); s.Scan(); {

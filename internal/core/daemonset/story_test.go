@@ -40,6 +40,12 @@ func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
 		c.nodes = slices.DeleteFunc(c.nodes, func(n *corev1.Node) bool { return n.Name == word("name") })
 	case "node-change":
 		c.changeNode(word("name"), word("labels"), word("taint"), word("ready"))
+		if word("deleting") != "" {
+			i := slices.IndexFunc(c.nodes, func(n *corev1.Node) bool { return n.Name == word("name") })
+			c.nodes[i] = c.nodes[i].DeepCopy()
+			at := metav1.NewTime(c.now)
+			c.nodes[i].DeletionTimestamp = &at
+		}
 	case "strategy":
 		c.strategy(word("type"), word("maxUnavailable"), word("maxSurge"), word("minReady"), word("history"))
 	case "template":
