@@ -26,6 +26,8 @@ var mayImport = map[string][]string{
 	"internal/engine":         {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset"},
 	"internal/controlplane":   {},
 	"internal/simnode":        {},
+	"internal/node":           {},
+	"internal/node/kubelet":   {},
 }
 
 // coreImports is all that core may import directly, besides core itself.

@@ -87,6 +87,22 @@ func (c *cluster) apply(p Plan) {
 		case CreateRevision, UpdateRevision:
 			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
 			c.revisions = append(c.revisions, a.Revision.DeepCopy())
+		case AdoptRevision:
+			for i, r := range c.revisions {
+				if r.Name == a.Revision.Name {
+					r = r.DeepCopy()
+					r.OwnerReferences = owner(c.ds)
+					c.revisions[i] = r
+				}
+			}
+		case ReleaseRevision:
+			for i, r := range c.revisions {
+				if r.Name == a.Revision.Name {
+					r = r.DeepCopy()
+					r.OwnerReferences = nil
+					c.revisions[i] = r
+				}
+			}
 		case DeleteRevision:
 			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
 		}
@@ -136,8 +152,8 @@ func (c *cluster) down(name string) bool {
 	if i < 0 {
 		return true
 	}
-	ok, _ := nodeReady(c.nodes[i])
-	return !ok
+	status, _ := nodeReady(c.nodes[i])
+	return status != corev1.ConditionTrue
 }
 
 // settle decides, applies and lets the kubelets work, a second at a time, until

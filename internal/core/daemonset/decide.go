@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/core/fit"
 	"github.com/rollcall-dev/rollcall/internal/core/rollout"
@@ -17,31 +18,49 @@ import (
 // Decide makes the plan for one DaemonSet.
 func Decide(in Input) Plan {
 	ds := in.DaemonSet
-	plan := Plan{Status: *ds.Status.DeepCopy(), Places: in.Places}
+	plan := Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places)}
 	if ds.DeletionTimestamp != nil {
 		return plan
 	}
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
-	if err != nil || selector.Empty() {
-		plan.Warning = &fit.Reason{Code: fit.SelectingAll, Message: "This daemon set is selecting all pods. A non-empty selector is required."}
+	selector, warning := readSelector(ds)
+	if plan.Warning = warning; warning != nil {
 		return plan
 	}
-	d := &decision{in: in, plan: &plan, selector: selector, desired: 0}
+	d := &decision{in: in, plan: &plan, selector: selector, removed: map[types.UID]bool{}, taken: map[string]bool{}}
 	d.claimPods()
-	if !d.history() {
-		d.roll()
-		d.status()
-		return plan
+	if err := d.history(); err != nil {
+		return Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places),
+			Warning: &fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}}
 	}
 	d.survey()
-	d.budget = rollout.BudgetOf(ds.Spec.UpdateStrategy, d.desired)
+	d.maxUnavailable, d.maxSurge = rollout.Budget(ds.Spec.UpdateStrategy, d.desired)
+	d.surges = rollout.Surges(ds.Spec.UpdateStrategy)
 	d.manage()
 	d.update()
 	d.cleanHistory()
+	d.down = d.unavailable()
 	d.roll()
 	d.status()
 	d.keepPlaces()
+	plan.Hash = d.hash
+	slices.SortStableFunc(plan.Actions, func(a, b Action) int { return cmp.Compare(slices.Index(verbs, a.Verb), slices.Index(verbs, b.Verb)) })
 	return plan
+}
+
+// readSelector refuses a selector that would take in every pod, or never the ones
+// that are made for it.
+func readSelector(ds *appsv1.DaemonSet) (labels.Selector, *fit.Reason) {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	switch {
+	case err != nil:
+		return nil, &fit.Reason{Code: fit.SelectorInvalid, Message: "the selector cannot be read: " + err.Error()}
+	case selector.Empty():
+		return nil, &fit.Reason{Code: fit.SelectingAll, Message: "This daemon set is selecting all pods. A non-empty selector is required."}
+	case !selector.Matches(labels.Set(ds.Spec.Template.Labels)):
+		return nil, &fit.Reason{Code: fit.SelectorInvalid, Message: "the selector does not match the template's labels"}
+	default:
+		return selector, nil
+	}
 }
 
 // decision is the work on one plan. Its parts run in the order of Decide.
@@ -49,13 +68,18 @@ type decision struct {
 	in       Input
 	plan     *Plan
 	selector labels.Selector
-	hash     string // of the wanted revision
-	current  *appsv1.ControllerRevision
-	old      []*appsv1.ControllerRevision
-	pods     []*corev1.Pod // owned, adopted ones included
-	spots    []*spot       // by node name
-	desired  int
-	budget   rollout.Budget
+
+	hash string // of the wanted revision
+	old  []*appsv1.ControllerRevision
+	pods []*corev1.Pod // owned, adopted ones included
+
+	spots                    []*spot // by node name
+	desired                  int
+	maxUnavailable, maxSurge int
+	surges                   bool
+	removed                  map[types.UID]bool // pods that this plan deletes
+	taken                    map[string]bool    // names of pods that exist
+	down, beside             int                // unavailable and surging nodes after this plan
 }
 
 // spot is one node, or a name that pods are bound to, with the pods there.
@@ -65,22 +89,15 @@ type spot struct {
 	verdict fit.Verdict
 	pods    []*corev1.Pod // bound first, then oldest, then by name
 	place   Place
-	waits   time.Time // end of the backoff after a failed pod
-	acted   bool      // something is done here in this plan
+	waits   time.Time // end of the backoff of a pod that ended
 }
 
 func (d *decision) act(verb Verb, s *spot, pod *corev1.Pod, code fit.Code, message string) {
 	node := ""
 	if s != nil {
-		node, s.acted = s.name, true
+		node = s.name
 	}
-	d.plan.Actions = append(d.plan.Actions, Action{Verb: verb, Node: node, Pod: pod, Reason: fit.Reason{Code: code, Message: message}})
-}
-
-func (d *decision) wake(t time.Time) {
-	if d.plan.Wake.IsZero() || t.Before(d.plan.Wake) {
-		d.plan.Wake = t
-	}
+	d.plan.Actions = append(d.plan.Actions, Action{Verb: verb, Node: node, Pod: pod, Reason: fit.Reason{Code: code, Object: "pod/" + pod.Name, Message: message}})
 }
 
 // claimPods keeps what the DaemonSet owns and selects, releases what it owns and
@@ -89,29 +106,19 @@ func (d *decision) claimPods() {
 	pods := slices.Clone(d.in.Pods)
 	slices.SortFunc(pods, comparePods)
 	for _, p := range pods {
+		d.taken[p.Name] = true
 		matches := d.selector.Matches(labels.Set(p.Labels))
 		switch ref := metav1.GetControllerOf(p); {
 		case ref != nil && ref.UID != d.in.DaemonSet.UID:
 		case ref != nil && matches:
 			d.pods = append(d.pods, p)
-		case ref != nil && p.DeletionTimestamp == nil:
+		case ref != nil:
 			d.act(ReleasePod, nil, p, fit.SelectorLeft, "its labels no longer match the selector")
-		case ref == nil && matches && p.DeletionTimestamp == nil:
+		case matches && p.DeletionTimestamp == nil:
 			d.act(AdoptPod, nil, p, fit.SelectorMatch, "its labels match the selector and nobody owns it")
 			d.pods = append(d.pods, p)
 		}
 	}
-}
-
-// comparePods orders bound before unbound, then by age, then by name.
-func comparePods(a, b *corev1.Pod) int {
-	if (a.Spec.NodeName == "") != (b.Spec.NodeName == "") {
-		if a.Spec.NodeName == "" {
-			return 1
-		}
-		return -1
-	}
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // survey lays the pods onto the nodes and counts the desired ones.
@@ -128,7 +135,7 @@ func (d *decision) survey() {
 	}
 	for _, n := range d.in.Nodes {
 		s := at(n.Name)
-		s.node, s.verdict = n, fit.Check(&d.in.DaemonSet.Spec.Template, n)
+		s.node, s.verdict = n, fit.Eligible(&d.in.DaemonSet.Spec.Template, n)
 		if s.verdict.ShouldRun {
 			d.desired++
 		}
@@ -145,25 +152,30 @@ func (d *decision) survey() {
 	}
 	slices.SortFunc(d.spots, func(a, b *spot) int { return cmp.Compare(a.name, b.name) })
 	for _, s := range d.spots {
-		s.seePods()
+		s.seePods(d.in.Now)
 	}
 }
 
 // seePods notes the youngest pod of the place and drops those that are both
-// ending and ended: only their object is left.
-func (s *spot) seePods() {
+// ending and ended: only their object is left. A failure that lies in the future
+// comes from a clock that was set back.
+func (s *spot) seePods(now time.Time) {
 	var youngest *corev1.Pod
 	for _, p := range s.pods {
-		if youngest == nil || youngest.CreationTimestamp.Before(&p.CreationTimestamp) {
+		if youngest == nil || cmp.Or(youngest.CreationTimestamp.Compare(p.CreationTimestamp.Time), cmp.Compare(youngest.UID, p.UID)) < 0 {
 			youngest = p
 		}
 	}
 	if youngest != nil && youngest.UID != s.place.LastPod {
 		s.place.LastPod, s.place.Salt = youngest.UID, 0
 	}
+	if s.place.LastFailure.After(now) {
+		s.place.LastFailure = now
+	}
 	s.pods = slices.DeleteFunc(s.pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil && ended(p) })
 }
 
+// keepPlaces hands back what is worth remembering.
 func (d *decision) keepPlaces() {
 	places := make([]Place, 0, len(d.spots))
 	for _, s := range d.spots {

@@ -3,66 +3,27 @@ package daemonset
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
-	"encoding/json"
-	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/dump"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/rollcall-dev/rollcall/internal/core/fit"
 )
-
-const hashLabel = appsv1.ControllerRevisionHashLabelKey
 
 // stateAnnotations are Rollcall's own; they are never taken over from a user's
 // object, so that nobody can forge them.
 const stateAnnotations = "state.rollcall.dev/"
 
-// templateData is the template as a revision stores it: a patch that replaces it,
-// byte for byte as upstream writes it.
-func templateData(ds *appsv1.DaemonSet) ([]byte, error) {
-	raw, err := json.Marshal(ds.Spec.Template)
-	if err != nil {
-		return nil, err
-	}
-	template := map[string]any{}
-	if err := json.Unmarshal(raw, &template); err != nil {
-		return nil, err
-	}
-	template["$patch"] = "replace"
-	return json.Marshal(map[string]any{"spec": map[string]any{"template": template}})
-}
-
-// templateHash is the hash upstream gives a template: FNV-32a over its dump and
-// the collision count.
-func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
-	h := fnv.New32a()
-	h.Write([]byte(dump.ForHash(*template)))
-	if collisions != nil {
-		var count [8]byte
-		binary.LittleEndian.PutUint32(count[:], uint32(*collisions))
-		h.Write(count[:])
-	}
-	return rand.SafeEncodeString(strconv.FormatUint(uint64(h.Sum32()), 10))
-}
-
-// history finds or makes the revision of the current template. It returns false
-// when its name is taken by another template: then only the collision count moves.
-func (d *decision) history() bool {
+// history finds or makes the revision of the current template.
+func (d *decision) history() error {
 	data, err := templateData(d.in.DaemonSet)
 	if err != nil {
-		d.plan.Warning = &fit.Reason{Code: fit.RevisionChange, Message: "the template cannot be stored: " + err.Error()}
-		return false
+		return err
 	}
 	var same []*appsv1.ControllerRevision
 	last := int64(0)
@@ -75,20 +36,36 @@ func (d *decision) history() bool {
 		last = max(last, r.Revision)
 	}
 	if len(same) == 0 {
-		return d.createRevision(data, last+1)
+		d.createRevision(data, last+1)
+		return nil
 	}
-	d.current = same[len(same)-1]
-	if d.current.Revision <= last {
-		d.current = d.current.DeepCopy()
-		d.current.Revision = last + 1
-		d.revise(UpdateRevision, d.current, fit.RevisionChange, "its template is wanted again")
+	current := same[len(same)-1]
+	d.hash = current.Labels[hashLabel]
+	if current.Revision <= last {
+		d.change(current, fit.TemplateAgain, "its template is wanted again").Revision = last + 1
 	}
-	d.hash = d.current.Labels[hashLabel]
 	for _, r := range same[:len(same)-1] {
 		d.relabel(r.Labels[hashLabel])
-		d.revise(DeleteRevision, r, fit.RevisionChange, "another revision holds the same template")
+		d.deleteRevision(r, fit.SameTemplate, "another revision holds the same template")
 	}
-	return true
+	return nil
+}
+
+// change returns the object to write for a revision: one write for all changes.
+// A revision that is adopted in the same plan has a newer version by then.
+func (d *decision) change(r *appsv1.ControllerRevision, code fit.Code, message string) *appsv1.ControllerRevision {
+	for _, a := range d.plan.Actions {
+		if a.Verb == UpdateRevision && a.Revision.Name == r.Name {
+			return a.Revision
+		}
+	}
+	next := r.DeepCopy()
+	if metav1.GetControllerOf(r) == nil {
+		next.OwnerReferences = append(next.OwnerReferences, owner(d.in.DaemonSet)...)
+		next.ResourceVersion = ""
+	}
+	d.revise(UpdateRevision, next, code, message)
+	return next
 }
 
 // relabel moves the pods of a doubled revision to the one that is kept, and only
@@ -99,22 +76,28 @@ func (d *decision) relabel(from string) {
 			p = p.DeepCopy()
 			p.Labels[hashLabel] = d.hash
 			d.pods[i] = p
-			d.act(LabelPod, nil, p, fit.RevisionChange, "its revision is kept under another name")
+			d.act(LabelPod, nil, p, fit.SameTemplate, "its revision is kept under another name")
 		}
 	}
 }
 
 func (d *decision) revise(verb Verb, r *appsv1.ControllerRevision, code fit.Code, message string) {
-	d.plan.Actions = append(d.plan.Actions, Action{Verb: verb, Revision: r, Reason: fit.Reason{Code: code, Message: message}})
+	d.plan.Actions = append(d.plan.Actions, Action{Verb: verb, Revision: r, Reason: fit.Reason{Code: code, Object: "controllerrevision/" + r.Name, Message: message}})
 }
 
-// claimRevisions returns the DaemonSet's revisions, lowest number first, each
-// with a hash label.
+func (d *decision) deleteRevision(r *appsv1.ControllerRevision, code fit.Code, message string) {
+	if r.DeletionTimestamp == nil {
+		d.revise(DeleteRevision, r, code, message)
+	}
+}
+
+// claimRevisions returns the DaemonSet's revisions, lowest number first, the
+// oldest of the same number last, each with a hash label.
 func (d *decision) claimRevisions() []*appsv1.ControllerRevision {
 	var out []*appsv1.ControllerRevision
 	revisions := slices.Clone(d.in.Revisions)
 	slices.SortFunc(revisions, func(a, b *appsv1.ControllerRevision) int {
-		return cmp.Or(cmp.Compare(a.Revision, b.Revision), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 	})
 	for _, r := range revisions {
 		matches := d.selector.Matches(labels.Set(r.Labels))
@@ -130,53 +113,55 @@ func (d *decision) claimRevisions() []*appsv1.ControllerRevision {
 			d.revise(AdoptRevision, r, fit.SelectorMatch, "its labels match the selector and nobody owns it")
 		}
 		if r.Labels[hashLabel] == "" {
+			next := d.change(r, fit.NoHashLabel, "it had no hash label")
+			next.Labels[hashLabel] = r.Name // it has labels, as it matches the selector
 			r = r.DeepCopy()
-			r.Labels = maps.Clone(r.Labels)
-			if r.Labels == nil {
-				r.Labels = map[string]string{}
-			}
 			r.Labels[hashLabel] = r.Name
-			d.revise(UpdateRevision, r, fit.RevisionChange, "it had no hash label")
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-func (d *decision) createRevision(data []byte, number int64) bool {
+// createRevision makes the revision of a new template. While its name is taken by
+// another template, the collision count moves on and gives another one.
+func (d *decision) createRevision(data []byte, number int64) {
 	ds := d.in.DaemonSet
-	d.hash = templateHash(&ds.Spec.Template, ds.Status.CollisionCount)
-	name := ds.Name + "-" + d.hash
-	for _, r := range d.in.Revisions {
-		if r.Name == name {
-			count := int32(1)
-			if c := ds.Status.CollisionCount; c != nil {
-				count = *c + 1
-			}
-			d.plan.Status.CollisionCount = &count
-			d.revise(BumpCollision, r, fit.NameCollision, "another template has the same hash")
-			return false
+	count := ds.Status.CollisionCount
+	for {
+		d.hash = templateHash(&ds.Spec.Template, count)
+		taken := d.revisionNamed(ds.Name + "-" + d.hash)
+		if taken == nil {
+			break
 		}
+		if bytes.Equal(taken.Data.Raw, data) {
+			return // it holds this very template, under another owner that is going
+		}
+		next := int32(1)
+		if count != nil {
+			next = *count + 1
+		}
+		count = &next
+		d.plan.Status.CollisionCount = count
+		d.revise(BumpCollision, taken, fit.NameCollision, "another template has the same name")
 	}
 	l := maps.Clone(ds.Spec.Template.Labels)
 	l[hashLabel] = d.hash
-	annotations := map[string]string{}
-	for _, k := range slices.Sorted(maps.Keys(ds.Annotations)) {
-		if !strings.HasPrefix(k, stateAnnotations) {
-			annotations[k] = ds.Annotations[k]
-		}
-	}
-	d.current = &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: name, Labels: l, Annotations: annotations, OwnerReferences: owner(ds)},
+	annotations := maps.Clone(ds.Annotations)
+	maps.DeleteFunc(annotations, func(k, _ string) bool { return strings.HasPrefix(k, stateAnnotations) })
+	d.revise(CreateRevision, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + d.hash, Labels: l, Annotations: annotations, OwnerReferences: owner(ds)},
 		Data:       runtime.RawExtension{Raw: data},
 		Revision:   number,
-	}
-	d.revise(CreateRevision, d.current, fit.RevisionChange, "the template is new")
-	return true
+	}, fit.NewTemplate, "the template is new")
 }
 
-func owner(ds *appsv1.DaemonSet) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+func (d *decision) revisionNamed(name string) *appsv1.ControllerRevision {
+	i := slices.IndexFunc(d.in.Revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return d.in.Revisions[i]
 }
 
 // cleanHistory removes the oldest revisions beyond the limit, but none that a pod
@@ -196,7 +181,7 @@ func (d *decision) cleanHistory() {
 			return
 		}
 		if !live[r.Labels[hashLabel]] {
-			d.revise(DeleteRevision, r, fit.HistoryLimit, "more old revisions than revisionHistoryLimit")
+			d.deleteRevision(r, fit.HistoryLimit, "more old revisions than revisionHistoryLimit")
 			excess--
 		}
 	}

@@ -26,7 +26,7 @@ type Place struct {
 type Input struct {
 	Now       time.Time
 	DaemonSet *appsv1.DaemonSet
-	Revisions []*appsv1.ControllerRevision // of its namespace: owned, and without an owner
+	Revisions []*appsv1.ControllerRevision // of its namespace: owned, without an owner, or with a name that it needs
 	Nodes     []*corev1.Node
 	Pods      []*corev1.Pod // of its namespace: owned, and without an owner
 	Places    []Place
@@ -35,7 +35,7 @@ type Input struct {
 // Verb is what an Action does.
 type Verb string
 
-// The verbs, in the order in which a plan lists them.
+// The verbs. A plan lists its actions in the order of verbs, below.
 const (
 	AdoptRevision   Verb = "AdoptRevision"
 	ReleaseRevision Verb = "ReleaseRevision"
@@ -50,6 +50,11 @@ const (
 	CreatePod       Verb = "CreatePod"
 )
 
+// verbs is the order of the actions of a plan: first what later ones rely on, and
+// the deletion of revisions last, when no pod needs them.
+var verbs = []Verb{AdoptRevision, ReleaseRevision, BumpCollision, CreateRevision, UpdateRevision,
+	AdoptPod, ReleasePod, LabelPod, DeletePod, CreatePod, DeleteRevision}
+
 // Action is one write. Pod and Revision are the objects to write, or the ones to
 // delete; they are the plan's own copies where they differ from the input.
 type Action struct {
@@ -63,7 +68,7 @@ type Action struct {
 // State is a node's answer to the roll call.
 type State string
 
-// Present: a ready pod. Missing: wanted, without one. Excluded: not wanted.
+// Present: an available pod. Missing: wanted, without one. Excluded: not wanted.
 const (
 	Present  State = "Present"
 	Missing  State = "Missing"
@@ -75,6 +80,7 @@ type Presence struct {
 	Node    string       `json:"node"`
 	State   State        `json:"state"`
 	Pod     string       `json:"pod,omitempty"`
+	Ready   bool         `json:"ready,omitempty"`
 	Updated bool         `json:"updated,omitempty"`
 	Reasons []fit.Reason `json:"reasons,omitempty"`
 }
@@ -86,6 +92,7 @@ type Plan struct {
 	Roll    []Presence // by node name
 	Places  []Place
 	Wake    time.Time   // when to look again without any event; zero for never
+	Hash    string      // of the wanted revision
 	Warning *fit.Reason // what keeps the DaemonSet as a whole from being worked on
 }
 
@@ -98,8 +105,14 @@ func (p Plan) String() string {
 	s := p.Status
 	fmt.Fprintf(&b, "status desired=%d current=%d ready=%d updated=%d available=%d unavailable=%d misscheduled=%d\n", s.DesiredNumberScheduled,
 		s.CurrentNumberScheduled, s.NumberReady, s.UpdatedNumberScheduled, s.NumberAvailable, s.NumberUnavailable, s.NumberMisscheduled)
+	if s.CollisionCount != nil {
+		fmt.Fprintf(&b, "collisions %d\n", *s.CollisionCount)
+	}
 	for _, r := range p.Roll {
 		fmt.Fprintln(&b, r)
+	}
+	if !p.Wake.IsZero() {
+		fmt.Fprintf(&b, "wake %s\n", p.Wake.UTC().Format(time.RFC3339Nano))
 	}
 	if p.Warning != nil {
 		fmt.Fprintf(&b, "warning %s: %s\n", p.Warning.Code, p.Warning.Message)

@@ -1,8 +1,7 @@
 package daemonset
 
 import (
-	"encoding/binary"
-	"hash/fnv"
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,16 +10,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/rollcall-dev/rollcall/internal/core/fit"
 )
 
-const generationLabel = "pod-template-generation"
-
-// maxBase is how much of a DaemonSet's name goes into its pods' names: a name
-// serves as host name, of 63 characters at most.
-const maxBase = 52
+const (
+	hashLabel       = appsv1.ControllerRevisionHashLabelKey
+	generationLabel = "pod-template-generation"
+)
 
 // newPod is the pod for a place, complete but for what admission adds.
 func (d *decision) newPod(s *spot) *corev1.Pod {
@@ -31,48 +28,38 @@ func (d *decision) newPod(s *spot) *corev1.Pod {
 		l = map[string]string{}
 	}
 	l[hashLabel] = d.hash
-	if g := ds.Annotations[appsv1.DeprecatedTemplateGeneration]; g != "" {
+	if g, ok := generation(ds); ok {
 		l[generationLabel] = g
+	}
+	for d.taken[podName(ds, s.node.UID, d.hash, s.place)] {
+		s.place.Salt++ // an earlier pod that is no longer the DaemonSet's has that name
 	}
 	t.Spec.Tolerations = fit.DaemonTolerations(&t.Spec)
 	fit.PinToNode(&t.Spec, s.name)
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: d.podName(s), Labels: l, Annotations: t.Annotations,
-			Finalizers: slices.Clone(t.Finalizers), OwnerReferences: owner(ds)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: podName(ds, s.node.UID, d.hash, s.place), Labels: l,
+			Annotations: t.Annotations, Finalizers: slices.Clone(t.Finalizers), OwnerReferences: owner(ds)},
 		Spec: t.Spec,
 	}
 }
 
-// podName is derived from the place, the revision and the last pod seen in the
-// place: a create that is repeated cannot make a second pod.
-func (d *decision) podName(s *spot) string {
-	h := fnv.New64a()
-	for _, part := range []string{string(d.in.DaemonSet.UID), string(s.node.UID), d.hash, string(s.place.LastPod), strconv.Itoa(int(s.place.Salt))} {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
-	}
-	base := d.in.DaemonSet.Name
-	if len(base) > maxBase {
-		base = base[:maxBase]
-	}
-	return base + "-" + suffix(h.Sum64())
+func owner(ds *appsv1.DaemonSet) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
 }
 
-// suffix is ten characters of the alphabet that names no words.
-func suffix(sum uint64) string {
-	var raw [8]byte
-	binary.BigEndian.PutUint64(raw[:], sum)
-	out := make([]byte, 10)
-	for i := range out {
-		out[i] = byte('0' + sum%27)
-		sum /= 27
-	}
-	return rand.SafeEncodeString(string(out))
+// generation is the template generation that the API server keeps as an
+// annotation; one that is no number is none.
+func generation(ds *appsv1.DaemonSet) (string, bool) {
+	n, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	return strconv.FormatInt(n, 10), err == nil
 }
 
 func (d *decision) updated(p *corev1.Pod) bool {
-	g := d.in.DaemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]
-	return p.Labels[hashLabel] == d.hash || (g != "" && p.Labels[generationLabel] == g)
+	if d.hash != "" && p.Labels[hashLabel] == d.hash {
+		return true
+	}
+	g, ok := generation(d.in.DaemonSet)
+	return ok && p.Labels[generationLabel] == g
 }
 
 func ended(p *corev1.Pod) bool {
@@ -97,8 +84,8 @@ func (d *decision) minReady() time.Duration {
 	return time.Duration(d.in.DaemonSet.Spec.MinReadySeconds) * time.Second
 }
 
-// available is upstream's: ready for minReadySeconds. A pod on its way there
-// wakes the DaemonSet.
+// available means ready for minReadySeconds. A pod on its way there wakes the
+// DaemonSet.
 func (d *decision) available(p *corev1.Pod) bool {
 	if !ready(p) {
 		return false
@@ -106,12 +93,7 @@ func (d *decision) available(p *corev1.Pod) bool {
 	if d.minReady() == 0 {
 		return true
 	}
-	at := condition(p, corev1.PodReady).LastTransitionTime.Add(d.minReady())
-	if at.After(d.in.Now) {
-		d.wake(at)
-		return false
-	}
-	return true
+	return d.reached(condition(p, corev1.PodReady).LastTransitionTime.Add(d.minReady()))
 }
 
 // minBroken is the least time without readiness after which a pod counts as
@@ -119,28 +101,58 @@ func (d *decision) available(p *corev1.Pod) bool {
 const minBroken = 10 * time.Second
 
 // broken says that replacing the pod takes nothing away: it is not ready and has
-// not been for a while. Younger ones still count as what they may become.
-func (d *decision) broken(p *corev1.Pod) bool {
+// not been for a while. Younger ones still count as what they may become. The time
+// before the node itself became ready tells nothing about the pod.
+func (d *decision) broken(s *spot, p *corev1.Pod) bool {
 	if ready(p) {
 		return false
 	}
 	since := p.CreationTimestamp.Time
-	if c := condition(p, corev1.PodReady); c != nil {
+	if c := condition(p, corev1.PodReady); c != nil && c.LastTransitionTime.After(since) {
 		since = c.LastTransitionTime.Time
 	}
-	at := since.Add(max(d.minReady(), minBroken))
-	if at.After(d.in.Now) {
-		d.wake(at)
-		return false
+	if status, at := nodeReady(s.node); status == corev1.ConditionTrue && at.After(since) {
+		since = at
 	}
-	return true
+	return d.reached(since.Add(max(d.minReady(), minBroken)))
 }
 
-func nodeReady(n *corev1.Node) (bool, time.Time) {
+// reached says whether a time has come; if not, the plan wakes then.
+func (d *decision) reached(t time.Time) bool {
+	if !t.After(d.in.Now) {
+		return true
+	}
+	if d.plan.Wake.IsZero() || t.Before(d.plan.Wake) {
+		d.plan.Wake = t
+	}
+	return false
+}
+
+// nodeReady is the node's Ready condition and since when it has stood. A node
+// that has none has not reported, which is Unknown.
+func nodeReady(n *corev1.Node) (corev1.ConditionStatus, time.Time) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+			return c.Status, c.LastTransitionTime.Time
 		}
 	}
-	return false, time.Time{}
+	return corev1.ConditionUnknown, time.Time{}
+}
+
+// comparePods orders bound before unbound, then by age, then by name.
+func comparePods(a, b *corev1.Pod) int {
+	return cmp.Or(compareBool(a.Spec.NodeName != "", b.Spec.NodeName != ""),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// compareBool puts true first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
 }

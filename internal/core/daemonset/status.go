@@ -15,11 +15,9 @@ const (
 	Progressing appsv1.DaemonSetConditionType = "Progressing"
 )
 
-// status counts as upstream counts: one pod is looked at for each node.
+// status counts as upstream counts: one pod is looked at for each node, and what
+// stands before the plan is carried out.
 func (d *decision) status() {
-	if d.spots == nil && len(d.in.Nodes) > 0 {
-		return // nothing was surveyed: the old counters stay
-	}
 	ds, old := d.in.DaemonSet, &d.plan.Status
 	s := appsv1.DaemonSetStatus{ObservedGeneration: ds.Generation, CollisionCount: old.CollisionCount, Conditions: slices.Clone(old.Conditions)}
 	for _, spot := range d.spots {
@@ -58,9 +56,9 @@ func (d *decision) count(s *appsv1.DaemonSetStatus, pod *corev1.Pod) {
 func (d *decision) conditions(s *appsv1.DaemonSetStatus) {
 	available := appsv1.DaemonSetCondition{Type: Available, Status: corev1.ConditionTrue, Reason: "MinimumNodesAvailable",
 		Message: "no more nodes are without an available pod than the update strategy allows"}
-	if int(s.NumberUnavailable) > d.budget.MaxUnavailable {
+	if int(s.NumberUnavailable) > d.maxUnavailable {
 		available.Status, available.Reason = corev1.ConditionFalse, "NodesUnavailable"
-		available.Message = fmt.Sprintf("more than %d nodes are without an available pod", d.budget.MaxUnavailable)
+		available.Message = fmt.Sprintf("more than %d nodes are without an available pod", d.maxUnavailable)
 	}
 	progressing := appsv1.DaemonSetCondition{Type: Progressing, Status: corev1.ConditionTrue, Reason: "RolloutComplete",
 		Message: "every eligible node has an available pod of the wanted revision"}

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,10 +18,16 @@ import (
 // TestStories runs the stories in testdata: each is a file named after what
 // happens in it. `go test -rewrite` writes the answers anew, to be reviewed.
 func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		c := newCluster()
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return c.run(t, d) })
-	})
+	stories, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(stories) == 0 {
+		t.Fatal("no stories", err)
+	}
+	for _, path := range stories {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			c := newCluster()
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return c.run(t, d) })
+		})
+	}
 }
 
 func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
@@ -59,13 +66,40 @@ func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
 			if v := word("tolerate"); v != "" {
 				t.Spec.Tolerations = []corev1.Toleration{{Key: v, Operator: corev1.TolerationOpExists}}
 			}
+			if key, values, ok := strings.Cut(word("affinity"), ":"); ok {
+				t.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: key, Operator: corev1.NodeSelectorOpIn, Values: strings.Split(values, "+")}}}}}}}
+			}
 		})
 	case "pod":
 		for _, p := range c.pods {
-			if target(p) == word("node") {
-				c.change(p.UID, func(p *corev1.Pod) { changePod(p, word("phase"), word("label"), word("orphan")) })
+			if target(p) == word("node") || p.Name == word("name") {
+				c.change(p.UID, func(p *corev1.Pod) {
+					changePod(p, word("phase"), word("label"), word("orphan"))
+					c.changeReady(p, word("ready"), word("waits"), word("unscheduled"))
+				})
 			}
 		}
+	case "pod-add": // a pod of the current template that somebody else made
+		c.addPod(word("name"), word("node"), d.HasArg("orphan"), d.HasArg("bound"))
+	case "revision-orphan": // as after kubectl delete --cascade=orphan
+		for i, r := range c.revisions {
+			r = r.DeepCopy()
+			r.OwnerReferences = nil
+			c.revisions[i] = r
+		}
+	case "revision-foreign": // a revision of another template with the name that is wanted
+		c.revisions = append(c.revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: c.uid(),
+			Name: "agent-" + templateHash(&c.ds.Spec.Template, c.ds.Status.CollisionCount)}})
+	case "revision-copy": // a second revision of the current template, with a hash label of its own
+		r := c.revisions[len(c.revisions)-1].DeepCopy()
+		r.Name, r.UID = word("name"), c.uid()
+		r.Revision++
+		delete(r.Labels, hashLabel)
+		c.revisions = append(c.revisions, r)
+	case "daemonset":
+		c.changeDaemonSet(word("deleting"), word("selector"))
 	case "tick":
 		dur, err := time.ParseDuration(word("for"))
 		if err != nil {
@@ -147,6 +181,44 @@ func changePod(p *corev1.Pod, phase, label, orphan string) {
 	}
 	if orphan != "" {
 		p.OwnerReferences = nil
+	}
+}
+
+func (c *cluster) changeReady(p *corev1.Pod, ready, waits, unscheduled string) {
+	at := metav1.NewTime(c.now)
+	if ready != "" {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(ready), LastTransitionTime: at}}
+	}
+	if waits != "" {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
+	}
+	if unscheduled != "" {
+		p.Spec.NodeName = ""
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: unscheduled}}
+	}
+}
+
+func (c *cluster) addPod(name, node string, orphan, bound bool) {
+	d := &decision{in: c.input(), hash: templateHash(&c.ds.Spec.Template, c.ds.Status.CollisionCount)}
+	p := d.newPod(&spot{name: node, node: &corev1.Node{}})
+	p.Name, p.UID, p.CreationTimestamp = name, c.uid(), metav1.NewTime(c.now)
+	if orphan {
+		p.OwnerReferences = nil
+	}
+	if bound {
+		p.Spec.NodeName = node
+	}
+	c.pods = append(c.pods, p)
+}
+
+func (c *cluster) changeDaemonSet(deleting, selector string) {
+	c.ds = c.ds.DeepCopy()
+	if deleting != "" {
+		at := metav1.NewTime(c.now)
+		c.ds.DeletionTimestamp = &at
+	}
+	if selector == "none" {
+		c.ds.Spec.Selector = &metav1.LabelSelector{}
 	}
 }
 

@@ -5,23 +5,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Budget is how many nodes an update may touch at once.
-type Budget struct {
-	MaxUnavailable int // nodes without an available pod
-	MaxSurge       int // nodes with a second pod
+// Budget scales a strategy to the number of desired nodes: how many of them may be
+// without an available pod, and how many may have a second pod. OnDelete and a
+// strategy without parameters have the default of one unavailable node.
+func Budget(s appsv1.DaemonSetUpdateStrategy, desired int) (maxUnavailable, maxSurge int) {
+	r := s.RollingUpdate
+	if s.Type != appsv1.RollingUpdateDaemonSetStrategyType || r == nil {
+		return 1, 0
+	}
+	maxUnavailable, maxSurge = scale(r.MaxUnavailable, desired, 1), scale(r.MaxSurge, desired, 0)
+	if maxUnavailable == 0 && maxSurge == 0 && desired > 0 {
+		maxUnavailable = 1
+	}
+	return maxUnavailable, maxSurge
 }
 
-// BudgetOf scales a strategy to the number of desired nodes. OnDelete and a
-// strategy without parameters have upstream's default of one unavailable node.
-func BudgetOf(s appsv1.DaemonSetUpdateStrategy, desired int) Budget {
-	b := Budget{MaxUnavailable: 1}
-	if r := s.RollingUpdate; s.Type == appsv1.RollingUpdateDaemonSetStrategyType && r != nil {
-		b = Budget{MaxUnavailable: scale(r.MaxUnavailable, desired, 1), MaxSurge: scale(r.MaxSurge, desired, 0)}
-	}
-	if desired > 0 && b.MaxUnavailable == 0 && b.MaxSurge == 0 {
-		b.MaxUnavailable = 1
-	}
-	return b
+// Surges says whether new pods are made beside old ones, whatever the number of
+// nodes is.
+func Surges(s appsv1.DaemonSetUpdateStrategy) bool {
+	_, surge := Budget(s, 1)
+	return surge > 0
 }
 
 // scale takes a value that cannot be read as the default; validation lets none
