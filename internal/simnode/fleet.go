@@ -23,14 +23,10 @@ const (
 // Config is what a fleet is made from.
 type Config struct {
 	Client           kubernetes.Interface
-	Count            int           // of like nodes, when no node is described
-	Prefix           string        // of their names; sim-
-	NodeSpecs        []Spec        // the nodes, instead of Count
-	Nodes            []Spec        // more of them
+	Nodes            []Spec
 	ReadyDelay       time.Duration // from seeing a bound pod to Ready
 	TerminationDelay time.Duration // from a delete to the pod's end, at most its grace period; 200ms
-	KubeletVersion   string        // the version the nodes report
-	Version          string        // the same, where KubeletVersion is empty
+	Version          string        // the kubelet version the nodes report
 	Logger           klog.Logger   // klog's own by default
 }
 
@@ -53,26 +49,17 @@ type Fleet struct {
 
 // New makes a fleet; Run starts it.
 func New(cfg Config) *Fleet {
-	specs := append(append([]Spec(nil), cfg.NodeSpecs...), cfg.Nodes...)
-	if len(specs) == 0 {
-		if cfg.Prefix == "" {
-			cfg.Prefix = DefaultPrefix
-		}
-		specs = named(cfg.Prefix, cfg.Count)
-	}
+	specs := cfg.Nodes
 	if cfg.TerminationDelay == 0 {
 		cfg.TerminationDelay = defaultTerminationDelay
 	}
-	if cfg.KubeletVersion == "" {
-		cfg.KubeletVersion = cfg.Version
-	}
-	if cfg.KubeletVersion == "" {
-		cfg.KubeletVersion = defaultVersion
+	if cfg.Version == "" {
+		cfg.Version = defaultVersion
 	}
 	if cfg.Logger.GetSink() == nil {
 		cfg.Logger = klog.Background()
 	}
-	cfg.NodeSpecs, cfg.Nodes = nil, nil
+	cfg.Nodes = nil
 	f := &Fleet{cfg: cfg, ready: make(chan struct{}), nodes: make(map[string]*node, len(specs)), lives: map[cache.ObjectName]*life{},
 		beats: make(chan *node, 4*workers), queue: workqueue.NewTypedDelayingQueue[cache.ObjectName]()}
 	for i, s := range specs {

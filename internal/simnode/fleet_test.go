@@ -53,7 +53,7 @@ func podOn(name, node, sim string) *corev1.Pod {
 func TestAFleetRegistersAndPlaysPods(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset()
-	f := start(t, Config{Client: client, Count: 3, KubeletVersion: "v1.37.2"})
+	f := start(t, Config{Client: client, Nodes: Specs(3), Version: "v1.37.2"})
 	o, err := client.CoreV1().Nodes().Get(ctx, "sim-2", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestADeletedPodEndsUnlessStuck(t *testing.T) {
 		p := podOn(name, "sim-1", map[string]string{"stuck": "stuck-terminating"}[name])
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &grace
 		client := fake.NewClientset(p)
-		start(t, Config{Client: client, Count: 1, TerminationDelay: 20 * time.Millisecond})
+		start(t, Config{Client: client, Nodes: Specs(1), TerminationDelay: 20 * time.Millisecond})
 		gone := func() bool {
 			_, err := client.CoreV1().Pods("ns").Get(ctx, name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err)
@@ -132,7 +132,7 @@ func TestADeletedPodEndsUnlessStuck(t *testing.T) {
 func TestADeletedNodeStaysDeleted(t *testing.T) {
 	ctx := context.Background()
 	client := fake.NewClientset()
-	f := start(t, Config{Client: client, Count: 2})
+	f := start(t, Config{Client: client, Nodes: Specs(2)})
 	if err := client.CoreV1().Nodes().Delete(ctx, "sim-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +168,10 @@ func TestANodeThatIsCalledUnknownSaysItIsReady(t *testing.T) {
 func TestANodeThatIsNotSimulatedIsNotTakenOver(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "sim-1"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old", Labels: map[string]string{Label: "true"}}})
-	if err := New(Config{Client: client, Count: 1}).Run(context.Background()); err == nil {
+	if err := New(Config{Client: client, Nodes: Specs(1)}).Run(context.Background()); err == nil {
 		t.Error("it was taken over")
 	}
-	start(t, Config{Client: client, NodeSpecs: []Spec{{Name: "old", Labels: map[string]string{"zone": "a"}}}})
+	start(t, Config{Client: client, Nodes: []Spec{{Name: "old", Labels: map[string]string{"zone": "a"}}}})
 	o, err := client.CoreV1().Nodes().Get(context.Background(), "old", metav1.GetOptions{})
 	if err != nil || o.Labels["zone"] != "a" {
 		t.Errorf("%+v, %v", o, err)

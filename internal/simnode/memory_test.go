@@ -27,7 +27,7 @@ func TestMemoryOfAFleet(t *testing.T) {
 	for i := range specs {
 		specs[i] = Spec{Name: fmt.Sprintf("node-%d", i), Labels: map[string]string{"zone": fmt.Sprint(i % 3), "pool": "a"}}
 	}
-	f := New(Config{NodeSpecs: specs})
+	f := New(Config{Nodes: specs})
 	state := heap() - before
 	kept := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: f.indexByNode})
 	keep := func(obj any, err error) {

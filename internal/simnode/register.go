@@ -124,7 +124,7 @@ func (f *Fleet) post(ctx context.Context, n *node) error {
 	if since.IsZero() {
 		since = now
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": n.status(f.cfg.KubeletVersion, now, since)})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": n.status(f.cfg.Version, now, since)})
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,6 @@ import (
 // Label marks every simulated node.
 const Label = "rollcall.dev/simulated"
 
-// DefaultPrefix begins the names of nodes that are only counted.
-const DefaultPrefix = "sim-"
-
 // Spec describes one simulated node.
 type Spec struct {
 	Name        string              `json:"name"`
@@ -26,12 +23,10 @@ type Spec struct {
 }
 
 // Specs names n like nodes: sim-1, sim-2, …
-func Specs(n int) []Spec { return named(DefaultPrefix, n) }
-
-func named(prefix string, n int) []Spec {
+func Specs(n int) []Spec {
 	out := make([]Spec, max(n, 0))
 	for i := range out {
-		out[i].Name = fmt.Sprintf("%s%d", prefix, i+1)
+		out[i].Name = fmt.Sprintf("sim-%d", i+1)
 	}
 	return out
 }
