@@ -5,11 +5,19 @@ LDFLAGS      := -s -w -X main.rollcallVersion=$(VERSION) \
 	-X $(KV).gitVersion=$(KUBE_VERSION) -X $(KV).gitMajor=1 -X $(KV).gitMinor=37 -X $(KV).gitTreeState=clean \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(KUBE_VERSION) -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=37
 
-.PHONY: build run test clean
+.PHONY: build packages tools run test lint bench clean
 
-build:
+# One set of flags everywhere: another compiles Kubernetes once more.
+build: tools
 	@echo "building bin/rollcall (a first build compiles Kubernetes: about ten minutes on two cores)"
-	go build -ldflags '$(LDFLAGS)' -o bin/rollcall ./cmd/rollcall
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+packages:
+	@scripts/packages.sh
+
+tools: packages
+	@echo "building what a real node runs into bin/ (three minutes the first time)"
+	tools/build.sh bin
 
 run: build
 	bin/rollcall up --data-dir data --sim-nodes 5 --apply examples/node-exporter.yaml --roll
@@ -17,7 +25,11 @@ run: build
 test: build
 	go vet ./...
 	go test -race ./internal/core/... ./internal/engine/... ./internal/simnode/... ./internal
-	go test -count=1 -v ./test/...
+	go test -count=1 -v ./internal/node/... ./test/...
+
+bench: build
+	go test -run '^$$' -bench . -benchtime 3x ./test/bench
 
 clean:
+	@if [ -e data ]; then bin/rollcall reset --yes --data-dir data || { echo "data is kept: stop what uses it first" >&2; exit 1; }; fi
 	rm -rf bin data

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rollcall-dev/rollcall/internal/node"
 )
 
 // defaultDataDir is /var/lib/rollcall as root, else a directory under XDG state.
@@ -28,6 +30,8 @@ func addDataDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "data-dir", defaultDataDir(), "where everything is kept")
 }
 
+var errInUse = errors.New("is in use by process")
+
 // lockDataDir holds the directory for this process; the kernel gives it back
 // when the process ends, however it ends.
 func lockDataDir(dir string) (release func(), err error) {
@@ -41,7 +45,7 @@ func lockDataDir(dir string) (release func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		raw, _ := os.ReadFile(f.Name())
 		f.Close()
-		return nil, fmt.Errorf("%s is in use by process %s: stop it, or choose another --data-dir", dir, strings.TrimSpace(string(raw)))
+		return nil, fmt.Errorf("%s %w %s: stop it, or choose another --data-dir", dir, errInUse, strings.TrimSpace(string(raw)))
 	}
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(fmt.Sprintln(os.Getpid())), 0)
@@ -54,7 +58,11 @@ func newResetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset", Short: "Remove the data directory and whatever a run has left on this machine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return reset(cmd, dir, yes)
+			abs, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			return reset(cmd, abs, yes)
 		},
 	}
 	addDataDirFlag(cmd, &dir)
@@ -78,6 +86,9 @@ func reset(cmd *cobra.Command, dir string, yes bool) error {
 		return err
 	}
 	defer release()
+	if err := node.Cleanup(nodeDir(dir)); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove %s: %w", dir, err)
 	}

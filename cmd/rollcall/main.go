@@ -22,6 +22,7 @@ func newCommand() *cobra.Command {
 		Short:         "One agent on every node, and a reason for every absence",
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(newUpCommand(), newServerCommand(), newKubectlCommand(), newResetCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newServerCommand(), newKubectlCommand(), newImageCommand(), newSnapshotCommand(), newResetCommand(), newVersionCommand())
+	root.AddCommand(newNodeCommands()...)
 	return root
 }

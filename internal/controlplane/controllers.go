@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,18 +17,6 @@ import (
 
 // PodCIDR is where pods get their addresses.
 const PodCIDR = "10.42.0.0/16"
-
-// leanControllers are those that agents need: nothing else has a life in a
-// lean control plane.
-var leanControllers = []string{
-	"serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
-	"namespace-controller", "garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller",
-	"pod-garbage-collector-controller", "resourcequota-controller", "clusterrole-aggregation-controller",
-	"certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
-	"certificatesigningrequest-cleaner-controller", "bootstrap-signer-controller", "token-cleaner-controller",
-	"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
-	"node-ipam-controller", "endpointslice-controller", "disruption-controller",
-}
 
 // startControllers runs upstream's controllers without its DaemonSet controller.
 func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig string) error {
@@ -44,6 +33,8 @@ func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig stri
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--secure-port=0",
 		"--use-service-account-credentials=true",
+		// The default is a directory of the machine, which it would create.
+		"--flex-volume-plugin-dir=" + filepath.Join(s.cfg.DataDir, "volume-plugins"),
 		"--service-account-private-key-file=" + keys.path("service-account.key"),
 		"--root-ca-file=" + keys.path("ca.crt"),
 		"--cluster-signing-cert-file=" + keys.path("ca.crt"), "--cluster-signing-key-file=" + keys.path("ca.key"),

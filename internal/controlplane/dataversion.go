@@ -14,11 +14,14 @@ import (
 // program could not read raises it.
 const dataVersion = 1
 
-// checkDataVersion marks a new data directory, and refuses one that a newer
-// program has written.
-func checkDataVersion(dir string) error {
+// checkDataVersion refuses a data directory that a newer program has written. A new
+// one is marked, if it may be, or else refused too.
+func checkDataVersion(dir string, mark bool) error {
 	file := filepath.Join(dir, "version")
 	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !mark {
+		return fmt.Errorf("%s holds no cluster (it has no file named version)", dir)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.WriteFile(file, []byte(strconv.Itoa(dataVersion)+"\n"), 0o600)
 	}

@@ -21,14 +21,6 @@ var (
 	scheduler         = Identity{User: "system:kube-scheduler"}
 )
 
-// ServiceAccount is the identity of a service account.
-func ServiceAccount(namespace, name string) Identity {
-	return Identity{
-		User:   "system:serviceaccount:" + namespace + ":" + name,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-	}
-}
-
 // issueTokens gives each identity a random token, good until the process ends,
 // and writes the file from which the API server knows them.
 func issueTokens(file string, ids []*Identity) error {

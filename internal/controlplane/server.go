@@ -17,20 +17,21 @@ import (
 
 // Config is what a control plane is started from.
 type Config struct {
-	DataDir  string     // absolute; etcd's data, keys, kubeconfigs
-	Address  string     // HOST:PORT of the API
-	Lean     bool       // only the controllers that agents need, no Deployments
-	AuditLog string     // file, "" for none
-	Extra    []Identity // further identities in this process, see Server.ClientConfig
+	DataDir  string    // absolute; etcd's data, keys, kubeconfigs
+	Address  string    // HOST:PORT of the API
+	Lean     bool      // only the controllers that agents need, no Deployments
+	AuditLog string    // file, "" for none
+	Accounts []Account // of other parts of this process, see Server.ClientConfig
 }
 
 // Server is a running control plane.
 type Server struct {
-	cfg  Config
-	etcd *embed.Etcd
-	api  *apiServer
-	ids  struct{ controllers, scheduler Identity }
-	errs chan error
+	cfg      Config
+	etcd     *embed.Etcd
+	api      *apiServer
+	ids      struct{ controllers, scheduler Identity }
+	accounts []Identity // of Config.Accounts, in their order
+	errs     chan error
 }
 
 // AdminKubeconfig is the file with which people reach the API.
@@ -70,7 +71,7 @@ func (c Config) certAddresses() []net.IP {
 }
 
 // Start brings the control plane up and returns once /readyz is 200 and the
-// RBAC that nodes and the given identities need is in place. Ending ctx ends
+// rights of nodes and of the given accounts are in place. Ending ctx ends
 // everything but etcd, which Stop ends last.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	for _, d := range []string{cfg.DataDir, filepath.Join(cfg.DataDir, "logs")} {
@@ -78,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
-	if err := checkDataVersion(cfg.DataDir); err != nil {
+	if err := checkDataVersion(cfg.DataDir, true); err != nil {
 		return nil, err
 	}
 	if err := CheckPort(cfg.Address); err != nil {
@@ -92,8 +93,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	tokens := keys.path("in-process-tokens.csv")
 	ids := []*Identity{&s.ids.controllers, &s.ids.scheduler}
-	for i := range cfg.Extra {
-		ids = append(ids, &s.cfg.Extra[i])
+	s.accounts = make([]Identity, len(cfg.Accounts))
+	for i, a := range cfg.Accounts {
+		s.accounts[i] = a.identity()
+		ids = append(ids, &s.accounts[i])
 	}
 	if err := issueTokens(tokens, ids); err != nil {
 		return nil, err
@@ -190,19 +193,15 @@ func (s *Server) failed(part string, err error) {
 	}
 }
 
-// ClientConfig is a way to the API through memory as one of Config.Extra.
-func (s *Server) ClientConfig(user string) (*rest.Config, error) {
-	for _, id := range s.cfg.Extra {
-		if id.User == user {
-			return s.api.client(id), nil
+// ClientConfig is a way to the API through memory as one of Config.Accounts.
+func (s *Server) ClientConfig(account string) (*rest.Config, error) {
+	for i, a := range s.cfg.Accounts {
+		if a.Name == account {
+			return s.api.client(s.accounts[i]), nil
 		}
 	}
-	return nil, fmt.Errorf("no identity %q in this process", user)
+	return nil, fmt.Errorf("no account %q in this process", account)
 }
-
-// Loopback is the API server's own client, with every right; for what is set up
-// at start, never for work.
-func (s *Server) Loopback() *rest.Config { return rest.CopyConfig(s.api.loopback) }
 
 // Err delivers the failure of a part of the control plane.
 func (s *Server) Err() <-chan error { return s.errs }
@@ -222,5 +221,6 @@ func (s *Server) Stop() {
 	if s.etcd != nil {
 		s.etcd.Close()
 		<-s.etcd.Server.StopNotify()
+		removeSockets(s.cfg.DataDir)
 	}
 }

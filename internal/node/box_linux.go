@@ -153,7 +153,7 @@ func (b *box) run() error {
 	if err := awaitRuntime(ctx, runtimeSock); err != nil {
 		return ignoreCanceled(ctx, err)
 	}
-	if err := importImages(ctx, runtimeSock, b.spec.Snapshotter, b.spec.Images); err != nil {
+	if _, err := importImages(ctx, runtimeSock, b.spec.Snapshotter, b.spec.Images); err != nil {
 		return ignoreCanceled(ctx, err)
 	}
 	defer func() {

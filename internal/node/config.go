@@ -28,7 +28,8 @@ type Config struct {
 	KubeletCommand []string
 	// BoxCommand calls BoxMain. Empty: this program with the argument "node-box".
 	BoxCommand []string
-	// PodCIDR is what pods without hostNetwork get addresses from: 10.42.0.0/24.
+	// PodCIDR is what pods without hostNetwork get addresses from. Empty: SetPodCIDR
+	// says it once the Node has its range; until then the node is not Ready.
 	PodCIDR string
 	// NodeIP is the machine's address in the cluster. Empty: the IPv4 address of the
 	// interface with the default route, or else the first that is not loopback.
@@ -38,8 +39,6 @@ type Config struct {
 	// Log gets a line for each thing worth knowing. Nil: nothing.
 	Log io.Writer
 }
-
-const defaultPodCIDR = "10.42.0.0/24"
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
@@ -68,11 +67,10 @@ func (c Config) complete() (Config, error) {
 		}
 		c.BoxCommand = []string{self, "node-box"}
 	}
-	if c.PodCIDR == "" {
-		c.PodCIDR = defaultPodCIDR
-	}
-	if p, err := netip.ParsePrefix(c.PodCIDR); err != nil || !p.Addr().Is4() {
-		return c, fmt.Errorf("pod addresses %q: write an IPv4 range such as %s", c.PodCIDR, defaultPodCIDR)
+	if c.PodCIDR != "" {
+		if err := checkPodCIDR(c.PodCIDR); err != nil {
+			return c, err
+		}
 	}
 	if c.LogDir == "" {
 		c.LogDir = filepath.Join(c.DataDir, "logs")
@@ -86,6 +84,13 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+func checkPodCIDR(cidr string) error {
+	if p, err := netip.ParsePrefix(cidr); err != nil || !p.Addr().Is4() {
+		return fmt.Errorf("pod addresses %q: write an IPv4 range such as 10.42.0.0/24", cidr)
+	}
+	return nil
 }
 
 // dir is a path below the data directory.

@@ -98,6 +98,23 @@ func cniConfig(c Config, f facts) ([]byte, error) {
 	return json.MarshalIndent(object{"cniVersion": "1.0.0", "name": "rollcall", "plugins": plugins}, "", "  ")
 }
 
+const cniConfigFile = "10-rollcall.conflist"
+
+// writeCNIConfig connects pods from now on: containerd watches the directory.
+func writeCNIConfig(c Config, f facts) error {
+	raw, err := cniConfig(c, f)
+	if err != nil {
+		return err
+	}
+	// Within the directory: containerd hears of a file that is renamed there, but not
+	// of one that comes from elsewhere. It does not look at this ending.
+	part := c.dir("cni-config", cniConfigFile+".part")
+	if err := os.WriteFile(part, raw, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(part, c.dir("cni-config", cniConfigFile))
+}
+
 // kubeletConfig is the kubelet's configuration file. The thresholds are small: a
 // development machine with a nearly full disk must not evict its own agents.
 func kubeletConfig(f facts) ([]byte, error) {
@@ -169,12 +186,14 @@ func writeFiles(c Config, f facts) error {
 	if err := os.MkdirAll(c.LogDir, 0o700); err != nil {
 		return err
 	}
-	cni, err := cniConfig(c, f)
-	if err != nil {
+	// One of an earlier run may name a range that is no longer this node's.
+	if err := os.RemoveAll(c.dir("cni-config", cniConfigFile)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.dir("cni-config", "10-rollcall.conflist"), cni, 0o644); err != nil {
-		return err
+	if c.PodCIDR != "" {
+		if err := writeCNIConfig(c, f); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(c.dir("containerd.toml"), []byte(containerdConfig(c, f)), 0o644); err != nil {
 		return err

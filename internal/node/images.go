@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -142,47 +143,77 @@ func layerOf(files map[string]string) ([]byte, error) {
 	return buf.Bytes(), w.Close()
 }
 
-// ImportImages brings archives into the containerd behind a socket, and pins what
-// is in them: the kubelet never removes a pinned image, which it could not pull again.
-func ImportImages(ctx context.Context, socket string, files []string) error {
-	return importImages(ctx, socket, overlay, files)
-}
-
 // The ways in which containerd puts the layers of an image together.
 const (
 	overlay = "overlayfs"
 	native  = "native" // copies; for a data directory that is an overlay itself, which cannot carry another
 )
 
-func importImages(ctx context.Context, socket, snapshotter string, files []string) error {
+func importImages(ctx context.Context, socket, snapshotter string, files []string) ([]string, error) {
 	client, err := containerd.New(socket)
 	if err != nil {
-		return fmt.Errorf("containerd at %s: %w", socket, err)
+		return nil, fmt.Errorf("containerd at %s: %w", socket, err)
 	}
 	defer client.Close()
 	ctx = namespaces.WithNamespace(ctx, imageNamespace)
+	var names []string
 	for _, file := range files {
-		if err := importImage(ctx, client, snapshotter, file); err != nil {
-			return fmt.Errorf("import %s: %w", file, err)
+		some, err := importImage(ctx, client, snapshotter, file)
+		if err != nil {
+			return names, fmt.Errorf("import %s: %w", file, err)
 		}
+		names = append(names, some...)
 	}
-	return nil
+	return names, nil
 }
 
-func importImage(ctx context.Context, client *containerd.Client, snapshotter, file string) error {
+func importImage(ctx context.Context, client *containerd.Client, snapshotter, file string) ([]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	images, err := client.Import(ctx, f, containerd.WithImageLabels(map[string]string{"io.cri-containerd.pinned": "pinned"}))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if len(images) == 0 {
+		return nil, errors.New("it holds no image with a name: write it with docker save or podman save NAME:TAG")
+	}
+	var names []string
 	for _, i := range images {
 		if err := containerd.NewImage(client, i).Unpack(ctx, snapshotter); err != nil {
-			return fmt.Errorf("unpack %s: %w", i.Name, err)
+			return nil, fmt.Errorf("unpack %s: %w", i.Name, err)
 		}
+		names = append(names, i.Name)
 	}
-	return nil
+	return names, nil
+}
+
+// ImportImages brings archives into the node that runs on a data directory, and
+// pins what is in them: the kubelet never removes a pinned image, which it could not
+// pull again. It returns the names of the images of each archive.
+func ImportImages(ctx context.Context, dataDir string, files []string) ([]string, error) {
+	raw, err := os.ReadFile(filepath.Join(dataDir, "box.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no node has run on %s: start one with rollcall up, and name its --data-dir", dataDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var spec boxSpec
+	if err := json.Unmarshal(raw, &spec); err != nil {
+		return nil, fmt.Errorf("read box.json: %w", err)
+	}
+	// Through the open directory, since a path to a socket has at most 107 bytes.
+	run, err := os.Open(filepath.Join(dataDir, "run"))
+	if err != nil {
+		return nil, fmt.Errorf("no node runs on %s: start it with rollcall up: %w", dataDir, err)
+	}
+	defer run.Close()
+	socket := fmt.Sprintf("/proc/self/fd/%d/%s", run.Fd(), filepath.Base(runtimeSock))
+	if _, err := os.Stat(socket); err != nil {
+		return nil, fmt.Errorf("no node runs on %s: start it with rollcall up", dataDir)
+	}
+	return importImages(ctx, socket, spec.Snapshotter, files)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ const (
 // Node is a running node.
 type Node struct {
 	cfg   Config
+	facts facts
 	state *state
 	cmd   *exec.Cmd
 	life  io.Closer // the box ends itself when this closes, also when this process dies
@@ -48,10 +48,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := Supported(); err != nil {
 		return nil, err
 	}
-	for _, bin := range []string{"containerd", "containerd-shim-runc-v2", "runc", "bridge", "host-local", "loopback", "pause"} {
-		if _, err := os.Stat(filepath.Join(cfg.BinDir, bin)); err != nil {
-			return nil, fmt.Errorf("the node's programs are not built (tools/build.sh builds them): %w", err)
-		}
+	if err := Programs(cfg.BinDir); err != nil {
+		return nil, err
 	}
 	if _, err := os.Stat("/sys/class/net/" + bridge); err == nil {
 		return nil, fmt.Errorf("a network link %s exists already: another node may run here", bridge)
@@ -77,16 +75,30 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	}
 }
 
+// SetPodCIDR says what pods without hostNetwork get addresses from, where
+// Config.PodCIDR did not. The node is not Ready before.
+func (n *Node) SetPodCIDR(cidr string) error {
+	if err := errors.Join(checkPodCIDR(cidr), freeRange(cidr)); err != nil {
+		return err
+	}
+	c := n.cfg
+	c.PodCIDR = cidr
+	return writeCNIConfig(c, n.facts)
+}
+
 // prepare writes the node's files, and makes on the machine what a box needs.
 func (n *Node) prepare() error {
 	c := n.cfg
-	if err := freeRange(c.PodCIDR); err != nil {
-		return err
+	if c.PodCIDR != "" {
+		if err := freeRange(c.PodCIDR); err != nil {
+			return err
+		}
 	}
 	f, err := lookAround(c)
 	if err != nil {
 		return err
 	}
+	n.facts = f
 	if !f.nft {
 		c.logf("no program nft: pods that do not use the host's network have no host ports and reach only this machine")
 	}

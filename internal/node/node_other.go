@@ -17,6 +17,12 @@ type Node struct{}
 // Supported says why this machine cannot be a node.
 func Supported() error { return errNotLinux }
 
+// Programs has nothing to look for.
+func Programs(string) error { return errNotLinux }
+
+// SetPodCIDR sets nothing.
+func (*Node) SetPodCIDR(string) error { return errNotLinux }
+
 // Start starts no node.
 func Start(context.Context, Config) (*Node, error) { return nil, errNotLinux }
 

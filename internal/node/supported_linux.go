@@ -45,6 +45,16 @@ func Supported() error {
 	return otherKubelet()
 }
 
+// Programs says which of the programs that a node runs is missing in a directory.
+func Programs(binDir string) error {
+	for _, bin := range []string{"containerd", "containerd-shim-runc-v2", "runc", "bridge", "host-local", "loopback", "portmap", "pause"} {
+		if _, err := os.Stat(filepath.Join(binDir, bin)); err != nil {
+			return fmt.Errorf("the program %s, which a node runs, is not in %s: make build makes it", bin, binDir)
+		}
+	}
+	return nil
+}
+
 func hasController(all []hierarchy, name string) bool {
 	for _, h := range all {
 		sep := ","
