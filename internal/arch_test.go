@@ -24,10 +24,12 @@ var mayImport = map[string][]string{
 	"internal/core/rollout":   {},
 	"internal/core/daemonset": {"internal/core/fit", "internal/core/rollout"},
 	"internal/engine":         {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset"},
+	"internal/cli":            {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset"},
 	"internal/controlplane":   {},
 	"internal/simnode":        {},
 	"internal/node":           {},
 	"internal/node/kubelet":   {},
+	"cmd/kubectl-rollcall":    {"internal/cli"},
 }
 
 // coreImports is all that core may import directly, besides core itself.

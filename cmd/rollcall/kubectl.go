@@ -44,3 +44,13 @@ func takeDataDir(args []string) (string, []string) {
 	}
 	return defaultDataDir(), args
 }
+
+// ownKubeconfig is that of the default data directory, unless the user has chosen
+// another.
+func ownKubeconfig() string {
+	admin := filepath.Join(defaultDataDir(), "admin.kubeconfig")
+	if _, err := os.Stat(admin); err != nil || os.Getenv("KUBECONFIG") != "" {
+		return ""
+	}
+	return admin
+}

@@ -7,13 +7,16 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rollcall-dev/rollcall/internal/cli"
 )
 
 func main() {
-	if err := newCommand().Execute(); err != nil {
+	err := newCommand().Execute()
+	if err != nil && cli.Code(err) == cli.ExitError {
 		fmt.Fprintln(os.Stderr, "rollcall:", err)
-		os.Exit(1)
 	}
+	os.Exit(cli.Code(err))
 }
 
 func newCommand() *cobra.Command {
@@ -22,7 +25,8 @@ func newCommand() *cobra.Command {
 		Short:         "One agent on every node, and a reason for every absence",
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(newUpCommand(), newServerCommand(), newKubectlCommand(), newImageCommand(), newSnapshotCommand(), newResetCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newServerCommand(), newKubectlCommand(), cli.NewWhyCommand(ownKubeconfig),
+		newImageCommand(), newSnapshotCommand(), newResetCommand(), newVersionCommand())
 	root.AddCommand(newNodeCommands()...)
 	return root
 }

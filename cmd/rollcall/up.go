@@ -106,4 +106,3 @@ func applyFiles(ctx context.Context, out io.Writer, dir string, files []string) 
 	}
 	return nil
 }
-

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc/test/bufconn"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -23,7 +22,7 @@ const ServiceCIDR = "10.43.0.0/16"
 // apiServer is a running API server.
 type apiServer struct {
 	loopback *rest.Config
-	memory   *bufconn.Listener
+	memory   *memoryListener
 	done     chan error    // what its run ended with
 	gone     chan struct{} // closed once it has ended
 }
@@ -114,13 +113,10 @@ func startAPIServer(ctx context.Context, cfg Config, keys pki, etcd, tokens stri
 	return s, nil
 }
 
-// memoryBuffer is the size of each in-memory connection's buffer in bytes.
-const memoryBuffer = 128 << 10
-
 // serveInMemory serves the API without a socket and without encryption to those
 // in this process, who prove themselves by a token.
 func (s *apiServer) serveInMemory(ctx context.Context, g *genericapiserver.GenericAPIServer) {
-	s.memory = bufconn.Listen(memoryBuffer)
+	s.memory = newMemoryListener()
 	srv := &http.Server{Handler: g.Handler, ReadHeaderTimeout: 30 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go func() { _ = srv.Serve(s.memory) }()
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
