@@ -22,14 +22,23 @@ tools: packages
 run: build
 	bin/rollcall up --data-dir data --sim-nodes 5 --apply examples/node-exporter.yaml --roll
 
-test: build
+# The node's tests and the whole program's use the one machine: one package at a time.
+test: build lint
 	go vet ./...
 	go test -race ./internal/core/... ./internal/engine/... ./internal/simnode/... ./internal
-	go test -count=1 -v ./internal/node/... ./test/...
+	go test -count=1 ./internal/cli/... ./internal/controlplane/...
+	go test -count=1 -p 1 -v ./internal/node/... ./test/...
+
+lint: bin/golangci-lint
+	bin/golangci-lint run ./...
+
+bin/golangci-lint: tools/lint/go.mod
+	@echo "building golangci-lint (a minute or two the first time)"
+	cd tools/lint && go build -o ../../bin/golangci-lint tool
 
 bench: build
-	go test -run '^$$' -bench . -benchtime 3x ./test/bench
+	go test -run '^$$' -bench . -benchtime 1x ./test/bench
 
 clean:
-	@if [ -e data ]; then bin/rollcall reset --yes --data-dir data || { echo "data is kept: stop what uses it first" >&2; exit 1; }; fi
+	@if [ -e data ]; then bin/rollcall reset --yes --data-dir data || { echo "data/ is kept" >&2; exit 1; }; fi
 	rm -rf bin data

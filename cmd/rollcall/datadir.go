@@ -44,12 +44,12 @@ func lockDataDir(dir string) (release func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		raw, _ := os.ReadFile(f.Name())
-		f.Close()
+		_ = f.Close()
 		return nil, fmt.Errorf("%s %w %s: stop it, or choose another --data-dir", dir, errInUse, strings.TrimSpace(string(raw)))
 	}
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(fmt.Sprintln(os.Getpid())), 0)
-	return func() { f.Close() }, nil
+	return func() { _ = f.Close() }, nil
 }
 
 func newResetCommand() *cobra.Command {

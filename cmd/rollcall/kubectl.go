@@ -20,7 +20,9 @@ func newKubectlCommand() *cobra.Command {
 			dir, args := takeDataDir(args)
 			admin := filepath.Join(dir, "admin.kubeconfig")
 			if _, err := os.Stat(admin); err == nil && os.Getenv("KUBECONFIG") == "" {
-				os.Setenv("KUBECONFIG", admin)
+				if err := os.Setenv("KUBECONFIG", admin); err != nil {
+					return err
+				}
 			}
 			os.Args = append([]string{"kubectl"}, args...)
 			streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}

@@ -62,7 +62,7 @@ func NewWhyCommand(kubeconfig func() string) *cobra.Command {
 
 // daemonSetName reads "ds NAME", "ds/NAME" or nothing.
 func daemonSetName(args []string) (string, error) {
-	kind, name := "", ""
+	var kind, name string
 	switch len(args) {
 	case 0:
 		return "", nil

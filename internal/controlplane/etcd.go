@@ -85,11 +85,11 @@ func socketDir(dataDir string) (string, error) {
 	if len(filepath.Join(dir, clientSocket)) <= maxSocket {
 		return dir, nil
 	}
-	real, err := filepath.EvalSymlinks(dataDir)
+	resolved, err := filepath.EvalSymlinks(dataDir)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(real))
+	sum := sha256.Sum256([]byte(resolved))
 	return filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-%x", sum[:8])), nil
 }
 

@@ -217,7 +217,7 @@ func (n *Node) Wait() error {
 func (n *Node) Stop() error {
 	n.stopOnce.Do(func() {
 		close(n.stopping)
-		n.life.Close()
+		_ = n.life.Close()
 		select {
 		case <-n.done:
 		case <-time.After(stopLimit):

@@ -27,7 +27,7 @@ const (
 
 // Program is a running `rollcall up`.
 type Program struct {
-	t       *testing.T
+	t       testing.TB
 	Dir     string // of its data
 	Address string // of its API
 	cmd     *exec.Cmd
@@ -37,7 +37,7 @@ type Program struct {
 }
 
 // Bin is the program under test, as `make build` leaves it, or $ROLLCALL_BIN.
-func Bin(t *testing.T) string {
+func Bin(t testing.TB) string {
 	t.Helper()
 	bin := os.Getenv("ROLLCALL_BIN")
 	if bin == "" {
@@ -54,7 +54,7 @@ func Bin(t *testing.T) string {
 }
 
 // FreeAddress is one on which nobody listened a moment ago.
-func FreeAddress(t *testing.T) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +66,7 @@ func FreeAddress(t *testing.T) string {
 
 // Start starts the program without a real node, unless args say otherwise, and
 // waits for its line `ready`.
-func Start(t *testing.T, dir string, args ...string) *Program {
+func Start(t testing.TB, dir string, args ...string) *Program {
 	t.Helper()
 	p := &Program{t: t, Dir: dir, Address: FreeAddress(t), ended: make(chan struct{})}
 	p.cmd = exec.Command(Bin(t), append([]string{"up", "--local-node", "no", "--data-dir", dir, "--api-address", p.Address}, args...)...)
@@ -106,9 +106,11 @@ func (p *Program) read(stdout io.Reader, ready chan<- struct{}) {
 
 // end ends what a test has left running, gently, so that a real node's pods end too.
 func (p *Program) end() {
-	if p.t.Failed() {
-		p.t.Logf("rollcall said:\n%s", p.out.String())
-	}
+	defer func() {
+		if p.t.Failed() {
+			p.t.Logf("rollcall ended with %v and said:\n%s", p.err, p.out.String())
+		}
+	}()
 	select {
 	case <-p.ended:
 		return
@@ -199,7 +201,7 @@ func (p *Program) Client() kubernetes.Interface {
 
 // Eventually polls until check returns "" or two minutes have passed; what it
 // returned last is the failure.
-func Eventually(t *testing.T, what string, check func() string) {
+func Eventually(t testing.TB, what string, check func() string) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {

@@ -33,7 +33,7 @@ func templateData(ds *appsv1.DaemonSet) ([]byte, error) {
 // the collision count.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
-	h.Write([]byte(dump.ForHash(*template)))
+	h.Write([]byte(dump.ForHash(*template))) //nolint:staticcheck // its successor is in k8s.io/utils, which core does not import
 	if collisions != nil {
 		var count [8]byte
 		binary.LittleEndian.PutUint32(count[:], uint32(*collisions))
