@@ -26,6 +26,9 @@ import (
 // simTermination is how long a simulated pod takes to end.
 const simTermination = 200 * time.Millisecond
 
+// settled is how long after `ready` what the start has needed is needed no more.
+const settled = 10 * time.Second
+
 // run is one life of the program. Its parts end in the reverse of the order in
 // which they start.
 type run struct {
@@ -40,6 +43,7 @@ type run struct {
 
 // up runs until it is interrupted or a part fails.
 func up(out io.Writer, o upOptions) error {
+	limitMemory()
 	r := &run{upOptions: o, out: out, began: time.Now(), failed: make(chan error, 8)}
 	specs, err := o.check()
 	if err != nil {
@@ -132,6 +136,7 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 		}
 	}
 	fmt.Fprintf(r.out, "ready https://%s in %.1f s\n", r.apiAddress, time.Since(r.began).Seconds())
+	time.AfterFunc(settled, releaseMemory)
 	fmt.Fprintf(r.out, "to use it: kubectl --kubeconfig %s get ds -A   (Ctrl-C ends everything)\n", cfg.AdminKubeconfig())
 	if r.roll {
 		r.part(ctx, "roll call", func(ctx context.Context) error { return watchRoll(ctx, r.out, engineClient, eng) })
