@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -23,47 +22,28 @@ func limitMemory() {
 
 // releaseMemory gives back what only the start has needed: the free part of the
 // heap, and the pages of this program's own file, of which most hold code that runs
-// once. The kernel maps those that are needed again from its cache. That it fails
-// harms nothing.
+// once. The kernel reads those that are needed again. That it fails harms nothing.
+//
+// MADV_PAGEOUT keeps what a page holds, whatever it is. MADV_DONTNEED would not: it
+// loses the tables that the dynamic linker has written and made read-only.
 func releaseMemory() {
 	debug.FreeOSMemory()
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
 	}
-	maps, err := os.Open("/proc/self/smaps")
+	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return
 	}
 	defer maps.Close()
-	for _, m := range unwritten(maps, self) {
-		// In pages of 2 MiB, as newer kernels map files, one call holds far more than it needs.
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_NOHUGEPAGE)
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
-	}
-}
-
-type mapping struct{ from, to uintptr }
-
-// unwritten reads a process's smaps and returns the mappings of file that hold
-// nothing but the file: they are read-only now, and were never written before, as
-// the linker's tables are before they are made read-only.
-func unwritten(smaps io.Reader, file string) []mapping {
-	var out []mapping
-	var current mapping
-	readOnly := false
-	for lines := bufio.NewScanner(smaps); lines.Scan(); {
-		line := lines.Text()
-		var m mapping
-		var rights string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s", &m.from, &m.to, &rights); n == 3 {
-			current, readOnly = m, !strings.Contains(rights, "w") && strings.HasSuffix(line, " "+file)
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		var from, to uintptr
+		if n, _ := fmt.Sscanf(lines.Text(), "%x-%x", &from, &to); n != 2 || !strings.HasSuffix(lines.Text(), " "+self) {
 			continue
 		}
-		var own int
-		if n, _ := fmt.Sscanf(line, "Anonymous: %d kB", &own); n == 1 && own == 0 && readOnly {
-			out = append(out, current)
-		}
+		// In pages of 2 MiB, as newer kernels map files, one call holds far more than it needs.
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_NOHUGEPAGE)
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_PAGEOUT)
 	}
-	return out
 }
