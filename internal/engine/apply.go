@@ -33,27 +33,28 @@ func (e *Engine) apply(ctx context.Context, ds *appsv1.DaemonSet, plan daemonset
 		e.recorder.Event(ds, corev1.EventTypeWarning, string(plan.Warning.Code), plan.Warning.Message)
 	}
 	var creates, deletes []daemonset.Action
+	var errs []error
 	for _, a := range plan.Actions {
-		var err error
 		switch a.Verb {
 		case daemonset.CreatePod:
 			creates = append(creates, a)
 		case daemonset.DeletePod:
 			deletes = append(deletes, a)
+		case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod:
+			errs = append(errs, e.patchPod(ctx, ds, a, mem)) // what fails for one pod stays with it
 		default:
-			err = e.applyOne(ctx, ds, a, mem)
-		}
-		if err != nil {
-			return err
+			if err := e.applyRevision(ctx, ds, a, mem); err != nil {
+				return err // what comes later relies on it
+			}
 		}
 	}
-	errs := e.deletePods(ctx, ds, deletes, mem)
+	errs = append(errs, e.deletePods(ctx, ds, deletes, mem)...)
 	errs = append(errs, e.createPods(ctx, ds, creates, mem)...)
 	errs = append(errs, e.writeStatus(ctx, ds, plan.Status, mem))
 	return errors.Join(errs...)
 }
 
-func (e *Engine) applyOne(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+func (e *Engine) applyRevision(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
 	revs := e.client.AppsV1().ControllerRevisions(ds.Namespace)
 	switch a.Verb {
 	case daemonset.CreateRevision:
@@ -87,8 +88,6 @@ func (e *Engine) applyOne(ctx context.Context, ds *appsv1.DaemonSet, a daemonset
 			return fmt.Errorf("change the owner of revision %s: %w", a.Revision.Name, err)
 		}
 		mem.wrote(revisions, r)
-	case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod:
-		return e.patchPod(ctx, ds, a, mem)
 	case daemonset.BumpCollision:
 		return nil // the status carries the new count
 	default:

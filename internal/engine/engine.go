@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -113,6 +114,9 @@ func (e *Engine) work(ctx context.Context) {
 		}
 		wake, err := e.sync(ctx, key)
 		switch {
+		case apierrors.IsConflict(err): // somebody wrote in between; the next pass sees it
+			klog.V(2).InfoS("a write met another one", "daemonSet", key, "err", err)
+			e.queue.AddRateLimited(key)
 		case err != nil && ctx.Err() == nil:
 			klog.ErrorS(err, "pass over a DaemonSet", "daemonSet", key)
 			e.queue.AddRateLimited(key)

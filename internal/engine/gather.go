@@ -23,7 +23,9 @@ const byOwner = "owner"
 type caches struct {
 	daemonSets                                              appslisters.DaemonSetLister
 	nodes                                                   corelisters.NodeLister
+	namespaces                                              corelisters.NamespaceLister
 	dsInformer, podInformer, nodeInformer, revisionInformer cache.SharedIndexInformer
+	namespaceInformer                                       cache.SharedIndexInformer
 }
 
 func newCaches(f informers.SharedInformerFactory) (caches, error) {
@@ -31,6 +33,7 @@ func newCaches(f informers.SharedInformerFactory) (caches, error) {
 		daemonSets: f.Apps().V1().DaemonSets().Lister(), nodes: f.Core().V1().Nodes().Lister(),
 		dsInformer: f.Apps().V1().DaemonSets().Informer(), podInformer: f.Core().V1().Pods().Informer(),
 		nodeInformer: f.Core().V1().Nodes().Informer(), revisionInformer: f.Apps().V1().ControllerRevisions().Informer(),
+		namespaces: f.Core().V1().Namespaces().Lister(), namespaceInformer: f.Core().V1().Namespaces().Informer(),
 	}
 	index := cache.Indexers{byOwner: func(obj any) ([]string, error) {
 		o, ok := obj.(metav1.Object)
@@ -71,7 +74,11 @@ func (e *Engine) gather(key cache.ObjectName, mem *memory) (*daemonset.Input, er
 	if err != nil {
 		return nil, err
 	}
-	return &daemonset.Input{Now: time.Now(), DaemonSet: ds, Revisions: revisions, Nodes: nodes, Pods: pods, Places: mem.placesCopy()}, nil
+	in := &daemonset.Input{Now: time.Now(), DaemonSet: ds, Revisions: revisions, Nodes: nodes, Pods: pods, Places: mem.placesCopy()}
+	if ns, err := e.caches.namespaces.Get(key.Namespace); err == nil {
+		in.Defaults = ns.Annotations
+	}
+	return in, nil
 }
 
 func ownedOrOrphan[T any](inf cache.SharedIndexInformer, ds *appsv1.DaemonSet) ([]T, error) {

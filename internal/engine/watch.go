@@ -36,6 +36,11 @@ func (e *Engine) watch() error {
 					e.wakeAll()
 				}
 			}}},
+		{e.caches.namespaceInformer, cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, now any) {
+			if ns := now.(*corev1.Namespace); !maps.Equal(old.(*corev1.Namespace).Annotations, ns.Annotations) {
+				e.wakeNamespace(ns.Name)
+			}
+		}}},
 	}
 	for _, h := range handlers {
 		if _, err := h.informer.AddEventHandler(h.handler); err != nil {
@@ -73,6 +78,18 @@ func (e *Engine) wakeAll() {
 		return
 	}
 	for _, ds := range all {
+		e.queue.Add(nameOf(ds))
+	}
+}
+
+// wakeNamespace wakes the DaemonSets whose defaults have changed.
+func (e *Engine) wakeNamespace(name string) {
+	sets, err := e.caches.daemonSets.DaemonSets(name).List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "list the DaemonSets", "namespace", name)
+		return
+	}
+	for _, ds := range sets {
 		e.queue.Add(nameOf(ds))
 	}
 }

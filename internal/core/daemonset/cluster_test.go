@@ -22,6 +22,7 @@ type cluster struct {
 	pods      []*corev1.Pod
 	revisions []*appsv1.ControllerRevision
 	places    []Place
+	defaults  map[string]string // the namespace's annotations
 	uids      int
 }
 
@@ -45,7 +46,7 @@ func (c *cluster) uid() types.UID {
 }
 
 func (c *cluster) addNode(name string, labels map[string]string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Labels: labels},
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Labels: labels, CreationTimestamp: metav1.NewTime(c.now)},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 			LastTransitionTime: metav1.NewTime(c.now)}}}}
 	c.nodes = append(c.nodes, n)
@@ -60,7 +61,7 @@ func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
 }
 
 func (c *cluster) input() Input {
-	return Input{Now: c.now, DaemonSet: c.ds, Revisions: c.revisions, Nodes: c.nodes, Pods: c.pods, Places: c.places}
+	return Input{Now: c.now, DaemonSet: c.ds, Revisions: c.revisions, Nodes: c.nodes, Pods: c.pods, Places: c.places, Defaults: c.defaults}
 }
 
 func (c *cluster) decide() Plan { return Decide(c.input()) }
@@ -127,7 +128,7 @@ func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) {
 func (c *cluster) kubelets() {
 	c.pods = slices.DeleteFunc(c.pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil && !c.down(target(p)) })
 	for _, p := range c.pods {
-		if c.down(target(p)) || ended(p) {
+		if c.down(target(p)) || ended(p) || noRoom(p) {
 			continue
 		}
 		c.change(p.UID, func(p *corev1.Pod) {
@@ -141,6 +142,12 @@ func (c *cluster) kubelets() {
 			}
 		})
 	}
+}
+
+// noRoom says that the scheduler has said no; here it does not ask itself again.
+func noRoom(p *corev1.Pod) bool {
+	c := condition(p, corev1.PodScheduled)
+	return p.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse
 }
 
 func target(p *corev1.Pod) string {

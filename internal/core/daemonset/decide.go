@@ -24,22 +24,27 @@ func Decide(in Input) Plan {
 	}
 	selector, warning := readSelector(ds)
 	if plan.Warning = warning; warning != nil {
+		plan.Status.Conditions = stalled(plan.Status.Conditions, *warning, in.Now)
 		return plan
 	}
 	d := &decision{in: in, plan: &plan, selector: selector, removed: map[types.UID]bool{}, taken: map[string]bool{}}
+	d.settings, plan.Wrong = readSettings(ds.Annotations, in.Defaults)
 	d.claimPods()
 	if err := d.history(); err != nil {
-		return Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places),
-			Warning: &fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}}
+		warning := fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}
+		status := *ds.Status.DeepCopy()
+		status.Conditions = stalled(status.Conditions, warning, in.Now)
+		return Plan{Status: status, Places: slices.Clone(in.Places), Warning: &warning}
 	}
 	d.survey()
 	d.maxUnavailable, d.maxSurge = rollout.Budget(ds.Spec.UpdateStrategy, d.desired)
 	d.surges = rollout.Surges(ds.Spec.UpdateStrategy)
 	d.manage()
 	d.update()
-	d.cleanHistory()
 	d.down = d.unavailable()
 	d.roll()
+	d.progress()
+	d.cleanHistory()
 	d.status()
 	d.keepPlaces()
 	plan.Hash = d.hash
@@ -69,17 +74,23 @@ type decision struct {
 	plan     *Plan
 	selector labels.Selector
 
-	hash string // of the wanted revision
-	old  []*appsv1.ControllerRevision
-	pods []*corev1.Pod // owned, adopted ones included
+	hash    string                     // of the wanted revision
+	current *appsv1.ControllerRevision // the wanted one; nil while only the plan has it
+	old     []*appsv1.ControllerRevision
+	pods    []*corev1.Pod // owned, adopted ones included
 
 	spots                    []*spot // by node name
 	desired                  int
 	maxUnavailable, maxSurge int
 	surges                   bool
+	settings                 settings
 	removed                  map[types.UID]bool // pods that this plan deletes
 	taken                    map[string]bool    // names of pods that exist
 	down, beside             int                // unavailable and surging nodes after this plan
+	rolled                   []*spot            // those of the roll, in its order
+	rollout                  Rollout
+	rolloutConditions        []appsv1.DaemonSetCondition
+	marked                   bool // the wanted revision is marked as stable by this plan
 }
 
 // spot is one node, or a name that pods are bound to, with the pods there.

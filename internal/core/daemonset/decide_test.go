@@ -71,7 +71,7 @@ func TestStatusIsStable(t *testing.T) {
 	c.ds.Status.Conditions = []appsv1.DaemonSetCondition{foreign}
 	c.settle(30)
 	first := c.decide().Status
-	if first.ObservedGeneration != 1 || len(first.Conditions) != 3 || first.Conditions[0] != foreign {
+	if first.ObservedGeneration != 1 || len(first.Conditions) != 5 || first.Conditions[0] != foreign {
 		t.Fatalf("status %+v", first)
 	}
 	c.now = c.now.Add(time.Hour)

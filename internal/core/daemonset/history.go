@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,9 @@ import (
 // stateAnnotations are Rollcall's own; they are never taken over from a user's
 // object, so that nobody can forge them.
 const stateAnnotations = "state.rollcall.dev/"
+
+// stableAnnotation says since when a revision is known to have run on every node.
+const stableAnnotation = stateAnnotations + "stable"
 
 // history finds or makes the revision of the current template.
 func (d *decision) history() error {
@@ -40,7 +44,7 @@ func (d *decision) history() error {
 		return nil
 	}
 	current := same[len(same)-1]
-	d.hash = current.Labels[hashLabel]
+	d.current, d.hash = current, current.Labels[hashLabel]
 	if current.Revision <= last {
 		d.change(current, fit.TemplateAgain, "its template is wanted again").Revision = last + 1
 	}
@@ -165,7 +169,7 @@ func (d *decision) revisionNamed(name string) *appsv1.ControllerRevision {
 }
 
 // cleanHistory removes the oldest revisions beyond the limit, but none that a pod
-// still shows.
+// still shows, and not the last one that is known to work while the wanted one is not.
 func (d *decision) cleanHistory() {
 	limit := 10
 	if l := d.in.DaemonSet.Spec.RevisionHistoryLimit; l != nil {
@@ -174,6 +178,9 @@ func (d *decision) cleanHistory() {
 	live := map[string]bool{}
 	for _, p := range d.pods {
 		live[p.Labels[hashLabel]] = true
+	}
+	if i := d.lastStable(); i >= 0 && !d.isStable() {
+		live[d.old[i].Labels[hashLabel]] = true
 	}
 	excess := len(d.old) - limit
 	for _, r := range d.old {
@@ -185,4 +192,44 @@ func (d *decision) cleanHistory() {
 			excess--
 		}
 	}
+}
+
+// lastStable is the index of the youngest old revision that is known to work, or -1.
+func (d *decision) lastStable() int {
+	for i := len(d.old) - 1; i >= 0; i-- {
+		if d.old[i].Annotations[stableAnnotation] != "" {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *decision) isStable() bool {
+	return d.marked || d.current != nil && d.current.Annotations[stableAnnotation] != ""
+}
+
+// markStable notes on the wanted revision that it has run on every node.
+func (d *decision) markStable() {
+	if d.isStable() {
+		return
+	}
+	d.marked = true
+	var next *appsv1.ControllerRevision
+	if d.current != nil {
+		next = d.change(d.current, fit.RevisionStable, "it has run on every node")
+	} else {
+		for _, a := range d.plan.Actions {
+			if a.Verb == CreateRevision {
+				next = a.Revision
+			}
+		}
+	}
+	if next == nil {
+		return // another's revision holds the template
+	}
+	next.Annotations = maps.Clone(next.Annotations)
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	next.Annotations[stableAnnotation] = d.in.Now.UTC().Format(time.RFC3339)
 }

@@ -30,6 +30,7 @@ type Input struct {
 	Nodes     []*corev1.Node
 	Pods      []*corev1.Pod // of its namespace: owned, and without an owner
 	Places    []Place
+	Defaults  map[string]string // annotations of its namespace
 }
 
 // Verb is what an Action does.
@@ -91,9 +92,11 @@ type Plan struct {
 	Status  appsv1.DaemonSetStatus
 	Roll    []Presence // by node name
 	Places  []Place
-	Wake    time.Time   // when to look again without any event; zero for never
-	Hash    string      // of the wanted revision
-	Warning *fit.Reason // what keeps the DaemonSet as a whole from being worked on
+	Wake    time.Time    // when to look again without any event; zero for never
+	Hash    string       // of the wanted revision
+	Rollout Rollout      // how far the wanted revision has come
+	Wrong   []fit.Reason // settings that cannot be read; they hold the rollout
+	Warning *fit.Reason  // what keeps the DaemonSet as a whole from being worked on
 }
 
 // String is stable text for people, logs and golden tests.
@@ -107,6 +110,11 @@ func (p Plan) String() string {
 		s.CurrentNumberScheduled, s.NumberReady, s.UpdatedNumberScheduled, s.NumberAvailable, s.NumberUnavailable, s.NumberMisscheduled)
 	if s.CollisionCount != nil {
 		fmt.Fprintf(&b, "collisions %d\n", *s.CollisionCount)
+	}
+	for _, c := range s.Conditions {
+		if telling(c) {
+			fmt.Fprintf(&b, "%s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
 	}
 	for _, r := range p.Roll {
 		fmt.Fprintln(&b, r)

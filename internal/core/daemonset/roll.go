@@ -15,9 +15,18 @@ import (
 func (d *decision) roll() {
 	for _, s := range d.spots {
 		if s.node != nil {
+			d.rolled = append(d.rolled, s)
 			d.plan.Roll = append(d.plan.Roll, d.presence(s))
 		}
 	}
+}
+
+// cause is the code that says most about why the node is not as it should be.
+func (p Presence) cause() fit.Code {
+	if len(p.Reasons) == 0 {
+		return fit.OldRevision // an old pod that goes in this very plan
+	}
+	return p.Reasons[len(p.Reasons)-1].Code
 }
 
 func (d *decision) presence(s *spot) Presence {

@@ -15,6 +15,7 @@ import (
 func (d *decision) update() {
 	switch {
 	case d.in.DaemonSet.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType:
+	case len(d.plan.Wrong) > 0: // a setting that cannot be read holds the rollout
 	case d.surges:
 		d.updateBeside()
 		d.sunset()
@@ -197,9 +198,18 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		return nil
 	}
 	r := &fit.Reason{Code: fit.RevisionPending, Object: "pod/" + p.Name}
+	fresh := d.surgePod(s)
 	switch {
 	case d.removed[p.UID]:
 		return nil
+	case fresh != nil && d.unschedulable(fresh):
+		r.Code, r.Object = fit.SurgeBlocked, "pod/"+fresh.Name
+		r.Message = "the new pod finds no room beside the old one: " + d.absence(s, fresh).Message
+		r.Remedy = "set maxSurge to 0 and maxUnavailable to 1, or make room for two pods"
+	case fresh != nil:
+		return &fit.Reason{Code: d.absence(s, fresh).Code, Object: "pod/" + fresh.Name, Message: "the new pod is not available yet: " + d.absence(s, fresh).Message}
+	case len(d.plan.Wrong) > 0:
+		*r = d.plan.Wrong[0]
 	case d.in.DaemonSet.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType:
 		r.Message = "its pod is of an older revision, and updateStrategy OnDelete leaves it"
 		r.Remedy = "kubectl delete pod -n " + p.Namespace + " " + p.Name

@@ -3,6 +3,7 @@ package daemonset
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,8 @@ import (
 const (
 	Available   appsv1.DaemonSetConditionType = "Available"
 	Progressing appsv1.DaemonSetConditionType = "Progressing"
+	Reconciling appsv1.DaemonSetConditionType = "Reconciling"
+	Stalled     appsv1.DaemonSetConditionType = "Stalled"
 )
 
 // status counts as upstream counts: one pod is looked at for each node, and what
@@ -57,16 +60,17 @@ func (d *decision) conditions(s *appsv1.DaemonSetStatus) {
 	available := appsv1.DaemonSetCondition{Type: Available, Status: corev1.ConditionTrue, Reason: "MinimumNodesAvailable",
 		Message: "no more nodes are without an available pod than the update strategy allows"}
 	if int(s.NumberUnavailable) > d.maxUnavailable {
+		var missing []string
+		for _, p := range d.plan.Roll {
+			if p.State == Missing {
+				missing = append(missing, p.Node+" ("+string(p.cause())+")")
+			}
+		}
 		available.Status, available.Reason = corev1.ConditionFalse, "NodesUnavailable"
-		available.Message = fmt.Sprintf("more than %d nodes are without an available pod", d.maxUnavailable)
+		available.Message = fmt.Sprintf("more than %d nodes are without an available pod: %s", d.maxUnavailable, some(missing))
 	}
-	progressing := appsv1.DaemonSetCondition{Type: Progressing, Status: corev1.ConditionTrue, Reason: "RolloutComplete",
-		Message: "every eligible node has an available pod of the wanted revision"}
-	if s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberUnavailable > 0 {
-		progressing.Reason, progressing.Message = "RolloutInProgress", "not every eligible node has an available pod of the wanted revision"
-	}
-	for _, c := range []appsv1.DaemonSetCondition{available, progressing} {
-		s.Conditions = setCondition(s.Conditions, c, metav1.NewTime(d.in.Now.Truncate(1e9)))
+	for _, c := range append([]appsv1.DaemonSetCondition{available}, d.rolloutConditions...) {
+		s.Conditions = setCondition(s.Conditions, c, metav1.NewTime(d.in.Now.Truncate(time.Second)))
 	}
 }
 

@@ -98,6 +98,16 @@ func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
 		r.Revision++
 		delete(r.Labels, hashLabel)
 		c.revisions = append(c.revisions, r)
+	case "annotate": // a setting of the DaemonSet, or of its namespace
+		if d.HasArg("namespace") {
+			c.defaults = map[string]string{word("name"): word("value")}
+		} else {
+			c.ds = c.ds.DeepCopy()
+			c.ds.Annotations[word("name")] = word("value")
+			if word("value") == "" {
+				delete(c.ds.Annotations, word("name"))
+			}
+		}
 	case "daemonset":
 		c.changeDaemonSet(word("deleting"), word("selector"))
 	case "tick":
@@ -194,7 +204,8 @@ func (c *cluster) changeReady(p *corev1.Pod, ready, waits, unscheduled string) {
 	}
 	if unscheduled != "" {
 		p.Spec.NodeName = ""
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: unscheduled}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonUnschedulable, Message: unscheduled, LastTransitionTime: at}}
 	}
 }
 

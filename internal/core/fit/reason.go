@@ -27,6 +27,10 @@ const (
 	FailedBackoff    Code = "FailedBackoff"
 	NodeNotReady     Code = "NodeNotReady"
 	RevisionPending  Code = "RevisionPending"
+	SurgeBlocked     Code = "SurgeBlocked"
+	SettingInvalid   Code = "SettingInvalid"
+
+	ProgressDeadlineExceeded Code = "ProgressDeadlineExceeded"
 )
 
 // Why something is done.
@@ -46,6 +50,7 @@ const (
 	NoHashLabel     Code = "NoHashLabel"
 	NameCollision   Code = "NameCollision"
 	HistoryLimit    Code = "HistoryLimit"
+	RevisionStable  Code = "RevisionStable"
 )
 
 // Why nothing is done for the whole DaemonSet.
@@ -76,6 +81,10 @@ var Codes = map[Code]string{
 	FailedBackoff:    "The pod has ended again; replacing it waits.",
 	NodeNotReady:     "The node is not ready, so nothing on it can be relied on.",
 	RevisionPending:  "The node has a pod of an older revision whose turn has not come.",
+	SurgeBlocked:     "The new pod finds no room on the node beside the old one.",
+	SettingInvalid:   "An annotation of Rollcall's cannot be read; it holds the rollout.",
+
+	ProgressDeadlineExceeded: "No further node had an available pod of the wanted revision for longer than rollcall.dev/progress-deadline.",
 
 	NodeEligible:    "The node is eligible and has no pod.",
 	NodeNotEligible: "The node is no longer eligible.",
@@ -91,6 +100,7 @@ var Codes = map[Code]string{
 	SameTemplate:    "Another revision holds the same template.",
 	NoHashLabel:     "It has no hash label.",
 	NameCollision:   "The revision's name belongs to another template.",
+	RevisionStable:  "The revision has run on every node.",
 	HistoryLimit:    "There are more old revisions than revisionHistoryLimit.",
 
 	SelectingAll:    "The selector is empty and would select every pod.",
