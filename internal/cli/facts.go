@@ -26,7 +26,8 @@ type facts struct {
 	nodes      []*corev1.Node
 	pods       []*corev1.Pod
 	revisions  []*appsv1.ControllerRevision
-	missing    []string // what could not be read, and why
+	defaults   map[string]map[string]string // annotations of the namespaces that have DaemonSets
+	missing    []string                     // what could not be read, and why
 }
 
 // gather reads a namespace, or all of them if it is empty. Without DaemonSets,
@@ -54,7 +55,30 @@ func gather(ctx context.Context, client kubernetes.Interface, namespace string) 
 			return nil, fmt.Errorf("list %s: %w", kind.name, err)
 		}
 	}
-	return f, nil
+	return f, f.readDefaults(ctx, client)
+}
+
+// readDefaults reads the namespaces of the DaemonSets, for the settings there.
+func (f *facts) readDefaults(ctx context.Context, client kubernetes.Interface) error {
+	f.defaults = map[string]map[string]string{}
+	for _, ds := range f.daemonSets {
+		if _, known := f.defaults[ds.Namespace]; known {
+			continue
+		}
+		ns, err := client.CoreV1().Namespaces().Get(ctx, ds.Namespace, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			f.missing = append(f.missing, fmt.Sprintf("namespace %s may not be read, so settings on it are not known: %v", ds.Namespace, err))
+			f.defaults[ds.Namespace] = nil
+		case apierrors.IsNotFound(err):
+			f.defaults[ds.Namespace] = nil // it went in between
+		case err != nil:
+			return fmt.Errorf("read namespace %s: %w", ds.Namespace, err)
+		default:
+			f.defaults[ds.Namespace] = ns.Annotations
+		}
+	}
+	return nil
 }
 
 // page makes a typed list function one that the pager can call.
@@ -82,6 +106,7 @@ func (f *facts) answers(match func(*appsv1.DaemonSet) bool) []answer {
 			Now: f.now, DaemonSet: ds, Nodes: f.nodes,
 			Pods:      slices.Concat(pods[own], pods[orphans]),
 			Revisions: slices.Concat(revisions[own], revisions[orphans]),
+			Defaults:  f.defaults[ds.Namespace],
 		})})
 	}
 	slices.SortFunc(out, func(a, b answer) int {
