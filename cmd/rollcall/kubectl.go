@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,9 +19,15 @@ func newKubectlCommand() *cobra.Command {
 		Use: "kubectl [--data-dir DIR] ...", Short: "Run kubectl against this control plane", DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, args := takeDataDir(args)
-			admin := filepath.Join(dir, "admin.kubeconfig")
-			if _, err := os.Stat(admin); err == nil && os.Getenv("KUBECONFIG") == "" {
-				if err := os.Setenv("KUBECONFIG", admin); err != nil {
+			config := ownKubeconfig()
+			if dir != "" {
+				config = filepath.Join(dir, "admin.kubeconfig")
+				if _, err := os.Stat(config); err != nil {
+					return fmt.Errorf("--data-dir %s: no control plane has run there (%w); start one with rollcall up --data-dir %s", dir, err, dir)
+				}
+			}
+			if config != "" {
+				if err := os.Setenv("KUBECONFIG", config); err != nil {
 					return err
 				}
 			}
@@ -36,7 +43,7 @@ func newKubectlCommand() *cobra.Command {
 	}
 }
 
-// takeDataDir takes a leading --data-dir from kubectl's arguments.
+// takeDataDir takes a leading --data-dir from kubectl's arguments; "" without one.
 func takeDataDir(args []string) (string, []string) {
 	if len(args) > 1 && args[0] == "--data-dir" {
 		return args[1], args[2:]
@@ -44,7 +51,7 @@ func takeDataDir(args []string) (string, []string) {
 	if len(args) > 0 && strings.HasPrefix(args[0], "--data-dir=") {
 		return strings.TrimPrefix(args[0], "--data-dir="), args[1:]
 	}
-	return defaultDataDir(), args
+	return "", args
 }
 
 // ownKubeconfig is that of the default data directory, unless the user has chosen

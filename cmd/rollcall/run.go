@@ -83,7 +83,7 @@ func (r *run) controlPlane(specs []simnode.Spec, local bool) error {
 	cfg := controlplane.Config{DataDir: r.dir, Address: r.apiAddress, Lean: r.lean, AuditLog: r.auditLog, Accounts: []controlplane.Account{
 		{Namespace: engine.Namespace, Name: engine.Account, Rules: engine.Rules()},
 		{Namespace: simnode.Namespace, Name: simnode.Account, Rules: simnode.Rules()},
-	}}
+	}, Warners: warners}
 	ctx, cancel := context.WithCancel(context.Background())
 	cp, err := controlplane.Start(ctx, cfg)
 	if err != nil {

@@ -69,11 +69,9 @@ func startAPIServer(ctx context.Context, cfg Config, keys pki, etcd, tokens stri
 		args = append(args, "--audit-log-path="+cfg.AuditLog, "--audit-log-maxsize=100", "--audit-log-maxbackup=5",
 			"--audit-policy-file="+cfg.auditPolicy())
 	}
-	if cfg.Lean {
-		admitted := opts.Admission.GenericAdmission
-		admitted.Plugins.Register(leanPlugin, newLeanWarning)
-		admitted.RecommendedPluginOrder = append([]string{leanPlugin}, admitted.RecommendedPluginOrder...)
-	}
+	admitted := opts.Admission.GenericAdmission
+	admitted.Plugins.Register(warningPlugin, newWarnings(cfg))
+	admitted.RecommendedPluginOrder = append([]string{warningPlugin}, admitted.RecommendedPluginOrder...)
 	if err := flags.Parse(args); err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
 	}

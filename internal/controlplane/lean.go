@@ -1,14 +1,6 @@
 package controlplane
 
-import (
-	"context"
-	"fmt"
-	"io"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/warning"
-)
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
 // leanControllers are those that agents need: nothing else has a life in a
 // lean control plane.
@@ -33,22 +25,4 @@ var withoutController = map[schema.GroupResource]string{
 	{Group: "batch", Resource: "cronjobs"}:                       "it starts no jobs",
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: "it scales nothing",
 	{Group: "", Resource: "persistentvolumeclaims"}:              "it is not bound to a volume",
-}
-
-const leanPlugin = "RollcallLean"
-
-// leanWarning is an admission plugin that says so when an object is created for
-// which a lean control plane has no controller. It refuses nothing.
-type leanWarning struct{ *admission.Handler }
-
-func newLeanWarning(io.Reader) (admission.Interface, error) {
-	return leanWarning{admission.NewHandler(admission.Create)}, nil
-}
-
-// Validate warns.
-func (leanWarning) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if effect, ok := withoutController[a.GetResource().GroupResource()]; ok && a.GetSubresource() == "" {
-		warning.AddWarning(ctx, "", fmt.Sprintf("this control plane runs with --lean and has no controller for %s: %s", a.GetResource().Resource, effect))
-	}
-	return nil
 }

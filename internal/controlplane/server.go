@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -17,11 +18,12 @@ import (
 
 // Config is what a control plane is started from.
 type Config struct {
-	DataDir  string    // absolute; etcd's data, keys, kubeconfigs
-	Address  string    // HOST:PORT of the API
-	Lean     bool      // only the controllers that agents need, no Deployments
-	AuditLog string    // file, "" for none
-	Accounts []Account // of other parts of this process, see Server.ClientConfig
+	DataDir  string                             // absolute; etcd's data, keys, kubeconfigs
+	Address  string                             // HOST:PORT of the API
+	Lean     bool                               // only the controllers that agents need, no Deployments
+	AuditLog string                             // file, "" for none
+	Accounts []Account                          // of other parts of this process, see Server.ClientConfig
+	Warners  map[schema.GroupVersionKind]Warner // what is said when such an object is applied
 }
 
 // Server is a running control plane.

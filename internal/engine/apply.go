@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -222,11 +223,22 @@ func (e *Engine) createPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonse
 		return nil
 	case err != nil:
 		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		mem.refused(a.Node, refusal(err))
 		return fmt.Errorf("create a pod for node %s: %w", a.Node, err)
 	}
 	mem.wrote(pods, p)
 	e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", p.Name)
 	return nil
+}
+
+// refusal is an API error without the pod's name, so that one cause reads alike on
+// every node.
+func refusal(err error) string {
+	_, why, named := strings.Cut(err.Error(), " is forbidden: ")
+	if !named {
+		return err.Error()
+	}
+	return why
 }
 
 func (e *Engine) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, status appsv1.DaemonSetStatus, mem *memory) error {

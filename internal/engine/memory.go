@@ -54,16 +54,25 @@ func (m *memory) keepPlaces(p []daemonset.Place) {
 }
 
 // salt gives the pod of a node's place another name.
-func (m *memory) salt(node string) {
+func (m *memory) salt(node string) { m.at(node, func(p *daemonset.Place) { p.Salt++ }) }
+
+// refused notes why the API did not take a place's pod.
+func (m *memory) refused(node, why string) {
+	m.at(node, func(p *daemonset.Place) { p.Refused = why })
+}
+
+func (m *memory) at(node string, change func(*daemonset.Place)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.places {
 		if m.places[i].Node == node {
-			m.places[i].Salt++
+			change(&m.places[i])
 			return
 		}
 	}
-	m.places = append(m.places, daemonset.Place{Node: node, Salt: 1})
+	p := daemonset.Place{Node: node}
+	change(&p)
+	m.places = append(m.places, p)
 }
 
 func (m *memory) nextTurn() int {

@@ -37,7 +37,8 @@ func (e *Engine) watch() error {
 				}
 			}}},
 		{e.caches.namespaceInformer, cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, now any) {
-			if ns := now.(*corev1.Namespace); !maps.Equal(old.(*corev1.Namespace).Annotations, ns.Annotations) {
+			was, ns := old.(*corev1.Namespace), now.(*corev1.Namespace)
+			if !maps.Equal(was.Annotations, ns.Annotations) || !maps.Equal(was.Labels, ns.Labels) { // settings, Pod Security levels
 				e.wakeNamespace(ns.Name)
 			}
 		}}},
@@ -82,7 +83,7 @@ func (e *Engine) wakeAll() {
 	}
 }
 
-// wakeNamespace wakes the DaemonSets whose defaults have changed.
+// wakeNamespace wakes the DaemonSets of a namespace.
 func (e *Engine) wakeNamespace(name string) {
 	sets, err := e.caches.daemonSets.DaemonSets(name).List(labels.Everything())
 	if err != nil {

@@ -60,6 +60,41 @@ func TestLeanWarnsOfKindsWithoutAController(t *testing.T) {
 	p.Interrupt()
 }
 
+func TestWhatIsDoubtfulIsSaidAtApply(t *testing.T) {
+	p := program.Start(t, t.TempDir(), "--lean", "--sim-nodes", "3")
+	surge := filepath.Join(t.TempDir(), "surge.yaml")
+	raw, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubtful := strings.NewReplacer("maxUnavailable: 10%", "maxUnavailable: 0\n      maxSurge: 1", "enforce: privileged", "enforce: baseline").Replace(string(raw))
+	if err := os.WriteFile(surge, []byte(doubtful), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.Kubectl("create", "namespace", "monitoring")
+	p.Kubectl("label", "namespace", "monitoring", "pod-security.kubernetes.io/enforce=baseline")
+	if out := p.Kubectl("annotate", "namespace", "monitoring", "rollcall.dev/progress-deadline=soon"); !strings.Contains(out, `Warning: annotation rollcall.dev/progress-deadline: "soon" cannot be read`) {
+		t.Errorf("no warning for a setting that cannot be read: %s", out)
+	}
+	out := p.Kubectl("apply", "-f", surge)
+	for _, want := range []string{"cannot share host port 9100/TCP", "set maxSurge to 0 and maxUnavailable to 1", "hostPath volumes", "the lowest level that admits it is privileged"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in the warnings: %s", want, out)
+		}
+	}
+	program.Eventually(t, "conditions that hold the rollout and a roll that names the refusal", func() string {
+		stalled, _ := p.TryKubectl("get", "ds", "-n", "monitoring", "node-exporter", "-o", `jsonpath={.status.conditions[?(@.type=="Stalled")].reason}`)
+		available, _ := p.TryKubectl("get", "ds", "-n", "monitoring", "node-exporter", "-o", `jsonpath={.status.conditions[?(@.type=="Available")].message}`)
+		if stalled == "SettingInvalid" && strings.Contains(available, "sim-1 (PodRefused)") {
+			return ""
+		}
+		return stalled + " " + available
+	})
+	p.Kubectl("label", "namespace", "monitoring", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+	awaitCounters(t, p, "an agent on every node once the level admits it", "3 3 3")
+	p.Interrupt()
+}
+
 func TestASnapshotBringsTheClusterBack(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "snapshot.tar")
 	p := program.Start(t, dir, "--sim-nodes", "3")

@@ -178,7 +178,7 @@ func (s *spot) seePods(now time.Time) {
 		}
 	}
 	if youngest != nil && youngest.UID != s.place.LastPod {
-		s.place.LastPod, s.place.Salt = youngest.UID, 0
+		s.place.LastPod, s.place.Salt, s.place.Refused = youngest.UID, 0, ""
 	}
 	if s.place.LastFailure.After(now) {
 		s.place.LastFailure = now

@@ -20,6 +20,7 @@ type Place struct {
 	Salt        int32     // raised when the name of the next pod is another's
 	Failures    int32     // pods that ended, in a row
 	LastFailure time.Time
+	Refused     string // why the API did not take the place's next pod
 }
 
 // Input is every fact about one DaemonSet, in any order.

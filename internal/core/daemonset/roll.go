@@ -83,6 +83,9 @@ func (d *decision) absence(s *spot, p *corev1.Pod) fit.Reason {
 	if !s.waits.IsZero() {
 		return d.backoff(s, p)
 	}
+	if p == nil && s.place.Refused != "" {
+		return fit.Reason{Code: fit.PodRefused, Message: "its pod is refused: " + s.place.Refused}
+	}
 	if p == nil {
 		return fit.Reason{Code: fit.PodCreating, Message: "its pod is being created"}
 	}

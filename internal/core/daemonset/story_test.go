@@ -98,6 +98,8 @@ func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
 		r.Revision++
 		delete(r.Labels, hashLabel)
 		c.revisions = append(c.revisions, r)
+	case "refused": // the API did not take a node's pod
+		c.places = append(slices.DeleteFunc(c.places, func(p Place) bool { return p.Node == word("node") }), Place{Node: word("node"), Refused: word("why")})
 	case "annotate": // a setting of the DaemonSet, or of its namespace
 		if d.HasArg("namespace") {
 			c.defaults = map[string]string{word("name"): word("value")}

@@ -15,6 +15,7 @@ const (
 // Why an eligible node has no available pod, or an old one.
 const (
 	PodCreating      Code = "PodCreating"
+	PodRefused       Code = "PodRefused"
 	PodUnscheduled   Code = "PodUnscheduled"
 	PodStarting      Code = "PodStarting"
 	ContainerWaiting Code = "ContainerWaiting"
@@ -60,6 +61,12 @@ const (
 	TemplateInvalid Code = "TemplateInvalid"
 )
 
+// What is doubtful before anything runs.
+const (
+	SurgeWithHostPorts Code = "SurgeWithHostPorts"
+	PodSecurityRefuses Code = "PodSecurityRefuses"
+)
+
 // Codes says in one sentence what each code means. It is the table of all codes.
 var Codes = map[Code]string{
 	NodeNameMismatch:     "The template names another node in spec.nodeName.",
@@ -69,6 +76,7 @@ var Codes = map[Code]string{
 	NodeBeingDeleted:     "The Node object is being deleted: a pod that is there stays, none is created.",
 
 	PodCreating:      "The node has no pod yet; it is created now.",
+	PodRefused:       "The API refuses the node's pod; its words follow.",
 	PodUnscheduled:   "The pod is not bound to its node; the scheduler's words follow.",
 	PodStarting:      "The pod is bound and its containers have not started.",
 	ContainerWaiting: "A container waits; the kubelet's reason follows.",
@@ -106,6 +114,9 @@ var Codes = map[Code]string{
 	SelectingAll:    "The selector is empty and would select every pod.",
 	SelectorInvalid: "The selector cannot be read, or does not match the template's labels.",
 	TemplateInvalid: "The template cannot be stored as a revision.",
+
+	SurgeWithHostPorts: "Two pods cannot share a host port, so a surging update cannot proceed.",
+	PodSecurityRefuses: "The Pod Security level that the namespace enforces refuses the pods.",
 }
 
 // Reason is why something is, or is done: a code, the numbers, the object to
