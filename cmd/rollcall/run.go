@@ -83,7 +83,7 @@ func (r *run) controlPlane(specs []simnode.Spec, local bool) error {
 	cfg := controlplane.Config{DataDir: r.dir, Address: r.apiAddress, Lean: r.lean, AuditLog: r.auditLog, Accounts: []controlplane.Account{
 		{Namespace: engine.Namespace, Name: engine.Account, Rules: engine.Rules()},
 		{Namespace: simnode.Namespace, Name: simnode.Account, Rules: simnode.Rules()},
-	}, Warners: warners}
+	}, Warners: warners, PlacedElsewhere: engine.Pinned}
 	ctx, cancel := context.WithCancel(context.Background())
 	cp, err := controlplane.Start(ctx, cfg)
 	if err != nil {
@@ -116,6 +116,9 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	}
 	eng, err := engine.New(engineClient)
 	if err != nil {
+		return err
+	}
+	if err := eng.PlacePinned(); err != nil {
 		return err
 	}
 	r.part(ctx, "engine", eng.Run)

@@ -11,8 +11,6 @@ import (
 	restclient "k8s.io/client-go/rest"
 	kcmapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kcmoptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
-	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
 // PodCIDR is where pods get their addresses.
@@ -62,26 +60,5 @@ func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig stri
 	c.ComponentConfig.Generic.ControllerStartInterval.Duration = 0
 	c.ComponentConfig.Generic.MinResyncPeriod.Duration = 12 * time.Hour
 	go func() { s.failed("controllers", kcmapp.Run(ctx, c.Complete())) }()
-	return nil
-}
-
-// startScheduler runs upstream's scheduler.
-func (s *Server) startScheduler(ctx context.Context, kubeconfig string) error {
-	opts := schedoptions.NewOptions()
-	flags := pflag.NewFlagSet("kube-scheduler", pflag.ContinueOnError)
-	for _, f := range opts.Flags.FlagSets {
-		flags.AddFlagSet(f)
-	}
-	if err := flags.Parse([]string{
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--leader-elect=false", "--secure-port=0", "--kube-api-qps=5000", "--kube-api-burst=10000",
-	}); err != nil {
-		return fmt.Errorf("configure the scheduler: %w", err)
-	}
-	cc, sch, err := schedapp.Setup(ctx, opts)
-	if err != nil {
-		return fmt.Errorf("configure the scheduler: %w", err)
-	}
-	go func() { s.failed("scheduler", schedapp.Run(ctx, cc, sch)) }()
 	return nil
 }

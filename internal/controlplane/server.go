@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -18,12 +19,14 @@ import (
 
 // Config is what a control plane is started from.
 type Config struct {
-	DataDir  string                             // absolute; etcd's data, keys, kubeconfigs
-	Address  string                             // HOST:PORT of the API
-	Lean     bool                               // only the controllers that agents need, no Deployments
-	AuditLog string                             // file, "" for none
-	Accounts []Account                          // of other parts of this process, see Server.ClientConfig
-	Warners  map[schema.GroupVersionKind]Warner // what is said when such an object is applied
+	DataDir  string    // absolute; etcd's data, keys, kubeconfigs
+	Address  string    // HOST:PORT of the API
+	Lean     bool      // only the controllers that agents need, no Deployments
+	AuditLog string    // file, "" for none
+	Accounts []Account // of other parts of this process, see Server.ClientConfig
+	// PlacedElsewhere says which pods the scheduler leaves to others; nil for none.
+	PlacedElsewhere func(*corev1.Pod) bool
+	Warners         map[schema.GroupVersionKind]Warner // what is said when such an object is applied
 }
 
 // Server is a running control plane.

@@ -36,6 +36,7 @@ type Engine struct {
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	recorder record.EventRecorder
 	synced   chan struct{}
+	placer   *Placer // nil where another scheduler places every pod
 
 	mu    sync.Mutex
 	plans map[cache.ObjectName]daemonset.Plan
@@ -98,9 +99,18 @@ func (e *Engine) Run(ctx context.Context) error {
 	for range workers {
 		wg.Go(func() { e.work(ctx) })
 	}
+	if p := e.placer; p != nil {
+		p.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: schedulerSource})
+		for range workers {
+			wg.Go(func() { p.work(ctx) })
+		}
+	}
 	close(e.synced)
 	<-ctx.Done()
 	e.queue.ShutDown()
+	if e.placer != nil {
+		e.placer.queue.ShutDown()
+	}
 	wg.Wait()
 	e.factory.Shutdown()
 	return nil

@@ -77,7 +77,7 @@ func TestWhatIsDoubtfulIsSaidAtApply(t *testing.T) {
 		t.Errorf("no warning for a setting that cannot be read: %s", out)
 	}
 	out := p.Kubectl("apply", "-f", surge)
-	for _, want := range []string{"cannot share host port 9100/TCP", "set maxSurge to 0 and maxUnavailable to 1", "hostPath volumes", "the lowest level that admits it is privileged"} {
+	for _, want := range []string{"cannot share host port 9100", "set maxSurge to 0 and maxUnavailable to 1", "hostPath volumes", "the lowest level that admits it is privileged"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in the warnings: %s", want, out)
 		}

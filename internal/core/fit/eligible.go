@@ -48,7 +48,7 @@ func checkTaints(spec *corev1.PodSpec, node *corev1.Node, v *Verdict) {
 	tolerations := DaemonTolerations(spec)
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || corev1helpers.TolerationsTolerateTaint(klog.Logger{}, tolerations, t, false) {
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || tolerated(t, tolerations) {
 			continue
 		}
 		v.ShouldRun = false
@@ -58,6 +58,10 @@ func checkTaints(spec *corev1.PodSpec, node *corev1.Node, v *Verdict) {
 		v.Reasons = append(v.Reasons, Reason{Code: UntoleratedTaint, Message: "taint " + t.ToString() + " is not tolerated",
 			Object: "node/" + node.Name, Remedy: tolerationYAML(t)})
 	}
+}
+
+func tolerated(t *corev1.Taint, by []corev1.Toleration) bool {
+	return corev1helpers.TolerationsTolerateTaint(klog.Logger{}, by, t, false)
 }
 
 func tolerationYAML(t *corev1.Taint) string {

@@ -61,6 +61,15 @@ const (
 	TemplateInvalid Code = "TemplateInvalid"
 )
 
+// Why a pod cannot be on its node now.
+const (
+	NodeUnschedulable    Code = "NodeUnschedulable"
+	HostPortTaken        Code = "HostPortTaken"
+	InsufficientResource Code = "InsufficientResource"
+	TooManyPods          Code = "TooManyPods"
+	PodAntiAffinity      Code = "PodAntiAffinity"
+)
+
 // What is doubtful before anything runs.
 const (
 	SurgeWithHostPorts Code = "SurgeWithHostPorts"
@@ -114,6 +123,12 @@ var Codes = map[Code]string{
 	SelectingAll:    "The selector is empty and would select every pod.",
 	SelectorInvalid: "The selector cannot be read, or does not match the template's labels.",
 	TemplateInvalid: "The template cannot be stored as a revision.",
+
+	NodeUnschedulable:    "The node is cordoned, and the pod does not tolerate that.",
+	HostPortTaken:        "Another pod on the node holds a host port that the pod asks for.",
+	InsufficientResource: "The node has too little of a resource left.",
+	TooManyPods:          "All pod slots of the node are taken.",
+	PodAntiAffinity:      "The required anti-affinity of another pod keeps it away.",
 
 	SurgeWithHostPorts: "Two pods cannot share a host port, so a surging update cannot proceed.",
 	PodSecurityRefuses: "The Pod Security level that the namespace enforces refuses the pods.",

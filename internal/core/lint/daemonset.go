@@ -2,7 +2,6 @@ package lint
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +16,11 @@ import (
 // DaemonSet checks one DaemonSet; ns is its namespace, nil where it is not known.
 func DaemonSet(ds *appsv1.DaemonSet, ns *corev1.Namespace) []fit.Reason {
 	var out []fit.Reason
-	if ports := hostPorts(&ds.Spec.Template.Spec); len(ports) > 0 && rollout.Surges(ds.Spec.UpdateStrategy) {
+	var ports []string
+	for _, p := range fit.HostPorts(&ds.Spec.Template.Spec) {
+		ports = append(ports, p.String())
+	}
+	if len(ports) > 0 && rollout.Surges(ds.Spec.UpdateStrategy) {
 		out = append(out, fit.Reason{Code: fit.SurgeWithHostPorts, Object: "spec.updateStrategy.rollingUpdate.maxSurge", Asked: strings.Join(ports, ", "),
 			Message: fmt.Sprintf("spec.updateStrategy.rollingUpdate.maxSurge: an update cannot proceed, as two pods cannot share host port %s of a node", strings.Join(ports, ", ")),
 			Remedy:  "set maxSurge to 0 and maxUnavailable to 1"})
@@ -26,32 +29,6 @@ func DaemonSet(ds *appsv1.DaemonSet, ns *corev1.Namespace) []fit.Reason {
 		out = append(out, *r)
 	}
 	return out
-}
-
-// hostPorts are the ports of the node that a pod takes, as in 9100/TCP.
-func hostPorts(spec *corev1.PodSpec) []string {
-	var out []string
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for _, c := range list {
-			for _, p := range c.Ports {
-				port := p.HostPort
-				if port == 0 && spec.HostNetwork {
-					port = p.ContainerPort // as the API does for a pod
-				}
-				if text := fmt.Sprintf("%d/%s", port, protocol(p.Protocol)); port > 0 && !slices.Contains(out, text) {
-					out = append(out, text)
-				}
-			}
-		}
-	}
-	return out
-}
-
-func protocol(p corev1.Protocol) corev1.Protocol {
-	if p == "" {
-		return corev1.ProtocolTCP
-	}
-	return p
 }
 
 // podSecurity says which fields the level that the namespace enforces will refuse,
