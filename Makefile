@@ -5,7 +5,7 @@ LDFLAGS      := -s -w -X main.rollcallVersion=$(VERSION) \
 	-X $(KV).gitVersion=$(KUBE_VERSION) -X $(KV).gitMajor=1 -X $(KV).gitMinor=37 -X $(KV).gitTreeState=clean \
 	-X k8s.io/client-go/pkg/version.gitVersion=$(KUBE_VERSION) -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=37
 
-.PHONY: build packages tools run test lint bench clean
+.PHONY: build packages tools run test conformance lint bench clean
 
 # One set of flags everywhere: another compiles Kubernetes once more.
 build: tools
@@ -28,6 +28,10 @@ test: build lint
 	go test -race ./internal/core/... ./internal/engine/... ./internal/simnode/... ./internal
 	go test -count=1 ./internal/cli/... ./internal/controlplane/...
 	go test -count=1 -p 1 -v ./internal/node/... ./test/...
+
+# A module of its own: upstream's specs bring what the product must not depend on.
+conformance: build
+	cd test/conformance && go vet ./... && go test -count=1 -v -timeout 40m ./...
 
 lint: bin/golangci-lint
 	bin/golangci-lint run ./...

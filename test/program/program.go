@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,16 +73,17 @@ func Start(t testing.TB, dir string, args ...string) *Program {
 	p.cmd = exec.Command(Bin(t), append([]string{"up", "--local-node", "no", "--data-dir", dir, "--api-address", p.Address}, args...)...)
 	p.cmd.Stderr = &p.out
 	// Not the group of a terminal: its interrupt would end the program beside the test.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A test that panics or is killed cleans nothing up: the kernel then ends the program.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	started, ready := make(chan error), make(chan struct{})
+	go p.run(stdout, started, ready)
+	if err := <-started; err != nil {
 		t.Fatalf("start %s: %v", p.cmd.Path, err)
 	}
-	ready := make(chan struct{})
-	go p.read(stdout, ready)
 	t.Cleanup(p.end)
 	select {
 	case <-ready:
@@ -93,7 +95,14 @@ func Start(t testing.TB, dir string, args ...string) *Program {
 	return p
 }
 
-func (p *Program) read(stdout io.Reader, ready chan<- struct{}) {
+// run starts the program and reads what it prints until it has ended.
+func (p *Program) run(stdout io.Reader, started chan<- error, ready chan<- struct{}) {
+	runtime.LockOSThread() // to the kernel the program's parent is the thread that started it
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
 	var once sync.Once
 	for lines := bufio.NewScanner(io.TeeReader(stdout, &p.out)); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "ready ") {
