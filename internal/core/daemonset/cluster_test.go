@@ -14,7 +14,7 @@ import (
 )
 
 // cluster is a world of API objects with a clock, to which plans are applied.
-// Pods whose image holds "bad" never become ready.
+// Pods that are sick, or whose image holds "bad", never become ready.
 type cluster struct {
 	now       time.Time
 	ds        *appsv1.DaemonSet
@@ -23,7 +23,16 @@ type cluster struct {
 	revisions []*appsv1.ControllerRevision
 	places    []Place
 	uids      int
+	wake      time.Time // when the last plan of a story wants to look again
+
+	waits   map[string]string // by node: why the scheduler binds no pod there
+	rejects map[string]string // by node: why its kubelet lets every new pod fail
+	refused map[string]string // nodes whose pods the API server does not take
+	quota   int               // how many pods it takes altogether; 0 for any
 }
+
+// sick is the annotation of a pod that never becomes ready.
+const sick = "sick"
 
 func newCluster() *cluster {
 	c := &cluster{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -54,6 +63,7 @@ func (c *cluster) addNode(name string, labels map[string]string) *corev1.Node {
 
 // template changes the template as the API server would.
 func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
+	c.ds = c.ds.DeepCopy()
 	change(&c.ds.Spec.Template)
 	c.ds.Generation++
 	c.ds.Annotations[appsv1.DeprecatedTemplateGeneration] = fmt.Sprint(c.ds.Generation)
@@ -65,11 +75,16 @@ func (c *cluster) input() Input {
 
 func (c *cluster) decide() Plan { return Decide(c.input()) }
 
-// apply carries out a plan, as an API server without fault would.
-func (c *cluster) apply(p Plan) {
+// apply carries out a plan, as an API server without fault would, and returns the
+// nodes whose pods it was told to refuse.
+func (c *cluster) apply(p Plan) (refused []string) {
 	for _, a := range p.Actions {
 		switch a.Verb {
 		case CreatePod:
+			if c.refused[a.Node] != "" || c.quota > 0 && len(c.pods) >= c.quota {
+				refused = append(refused, a.Node)
+				continue
+			}
 			pod := a.Pod.DeepCopy()
 			pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.uid(), metav1.NewTime(c.now), corev1.PodPending
 			if slices.ContainsFunc(c.pods, func(o *corev1.Pod) bool { return o.Name == pod.Name }) {
@@ -109,6 +124,7 @@ func (c *cluster) apply(p Plan) {
 	}
 	c.ds = c.ds.DeepCopy()
 	c.ds.Status, c.places = p.Status, p.Places
+	return refused
 }
 
 // change replaces a pod by a changed copy, so that plans hold no shared state.
@@ -125,21 +141,34 @@ func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) {
 // kubelets end what terminates, bind what waits and make good images ready. A
 // pod on a node that is down moves no further.
 func (c *cluster) kubelets() {
-	c.pods = slices.DeleteFunc(c.pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil && !c.down(target(p)) })
+	c.pods = slices.DeleteFunc(c.pods, func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil && !c.down(target(p)) && len(p.Finalizers) == 0
+	})
 	for _, p := range c.pods {
-		if c.down(target(p)) || ended(p) {
-			continue
+		if !c.down(target(p)) && !ended(p) && p.DeletionTimestamp == nil {
+			c.change(p.UID, c.kubelet)
 		}
-		c.change(p.UID, func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase = target(p), corev1.PodRunning
-			ok := corev1.ConditionTrue
-			if strings.Contains(p.Spec.Containers[0].Image, "bad") {
-				ok = corev1.ConditionFalse
-			}
-			if r := condition(p, corev1.PodReady); r == nil || r.Status != ok {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ok, LastTransitionTime: metav1.NewTime(c.now)}}
-			}
-		})
+	}
+}
+
+// kubelet is what the scheduler and the kubelet do about one pod.
+func (c *cluster) kubelet(p *corev1.Pod) {
+	node := target(p)
+	if why := c.waits[node]; why != "" && p.Spec.NodeName == "" {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}
+		return
+	}
+	if why := c.rejects[node]; why != "" && p.Status.Phase != corev1.PodRunning {
+		p.Spec.NodeName, p.Status = node, corev1.PodStatus{Phase: corev1.PodFailed, Reason: why}
+		return
+	}
+	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+	ok := corev1.ConditionTrue
+	if strings.Contains(p.Spec.Containers[0].Image, "bad") || p.Annotations[sick] == "yes" {
+		ok = corev1.ConditionFalse
+	}
+	if r := condition(p, corev1.PodReady); r == nil || r.Status != ok {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ok, LastTransitionTime: metav1.NewTime(c.now)}}
 	}
 }
 
@@ -157,19 +186,19 @@ func (c *cluster) down(name string) bool {
 }
 
 // settle decides, applies and lets the kubelets work, a second at a time, until
-// nothing moves, and returns the largest number of unavailable nodes on the way.
-func (c *cluster) settle(limit int) (steps int, worst int32) {
-	quiet := 0
-	for steps = 0; steps < limit && quiet < 40; steps++ {
+// nothing has been done for a while, and returns the largest number of
+// unavailable nodes on the way.
+func (c *cluster) settle(quiet time.Duration) (worst int32) {
+	for still, steps := time.Duration(0), 0; still < quiet && steps < 2000; steps++ {
 		p := c.decide()
 		c.apply(p)
 		worst = max(worst, p.Status.NumberUnavailable)
-		quiet++
+		still += time.Second
 		if len(p.Actions) > 0 {
-			quiet = 0
+			still = 0
 		}
 		c.kubelets()
 		c.now = c.now.Add(time.Second)
 	}
-	return steps, worst
+	return worst
 }

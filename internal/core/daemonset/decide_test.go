@@ -69,7 +69,7 @@ func TestStatusIsStable(t *testing.T) {
 	c.addNode("a", nil)
 	foreign := appsv1.DaemonSetCondition{Type: "StatusUpdate", Status: corev1.ConditionTrue, Reason: "E2E"}
 	c.ds.Status.Conditions = []appsv1.DaemonSetCondition{foreign}
-	c.settle(30)
+	c.settle(20 * time.Second)
 	first := c.decide().Status
 	if first.ObservedGeneration != 1 || len(first.Conditions) != 3 || first.Conditions[0] != foreign {
 		t.Fatalf("status %+v", first)
@@ -93,7 +93,7 @@ func TestBackoffDoublesAndIsForgotten(t *testing.T) {
 	}
 	w := newCluster()
 	w.addNode("a", nil)
-	w.settle(30)
+	w.settle(20 * time.Second)
 	w.change(w.pods[0].UID, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	for _, c := range []struct {
 		idle time.Duration

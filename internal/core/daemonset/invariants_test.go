@@ -34,7 +34,7 @@ func TestPlansHoldTheInvariants(t *testing.T) {
 		c.ds.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 0, 3, 20}).Draw(t, "minReadySeconds")
 		limit := rapid.SampledFrom([]int32{0, 2, 10}).Draw(t, "history")
 		c.ds.Spec.RevisionHistoryLimit = &limit
-		c.settle(30)
+		c.settle(20 * time.Second)
 		for step := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			c.stumble(t)
 			if rapid.IntRange(0, 5).Draw(t, "lose") == 0 {
