@@ -118,6 +118,27 @@ func TestNameOfAnotherIsNotTried(t *testing.T) {
 	}
 }
 
+// TestTemplateWithoutLabels: a selector can ask that a label is not there.
+func TestTemplateWithoutLabels(t *testing.T) {
+	c := newCluster()
+	c.addNode("a", nil)
+	c.ds.Spec.Template.Labels = nil
+	c.ds.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	data, err := templateData(c.ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.revisions = []*appsv1.ControllerRevision{{ObjectMeta: metav1.ObjectMeta{Name: "bare", UID: "1"}, Revision: 1, Data: runtime.RawExtension{Raw: data}}}
+	plan := c.decide()
+	if len(plan.Actions) != 3 || plan.Actions[1].Revision.Labels[hashLabel] != "bare" || plan.Actions[2].Pod.Labels[hashLabel] != "bare" {
+		t.Fatal(plan)
+	}
+	c.revisions = nil
+	if plan = c.decide(); len(plan.Actions) != 2 || plan.Actions[0].Revision.Labels[hashLabel] != plan.Hash {
+		t.Fatal(plan)
+	}
+}
+
 func TestSelectorThatMissesTheTemplate(t *testing.T) {
 	c := newCluster()
 	c.addNode("a", nil)

@@ -74,7 +74,7 @@ func (d *decision) relabel(from string) {
 	for i, p := range d.pods {
 		if p.Labels[hashLabel] == from && from != d.hash {
 			p = p.DeepCopy()
-			p.Labels[hashLabel] = d.hash
+			p.Labels = withHash(p.Labels, d.hash)
 			d.pods[i] = p
 			d.act(LabelPod, nil, p, fit.SameTemplate, "its revision is kept under another name")
 		}
@@ -114,9 +114,9 @@ func (d *decision) claimRevisions() []*appsv1.ControllerRevision {
 		}
 		if r.Labels[hashLabel] == "" {
 			next := d.change(r, fit.NoHashLabel, "it had no hash label")
-			next.Labels[hashLabel] = r.Name // it has labels, as it matches the selector
+			next.Labels = withHash(next.Labels, r.Name)
 			r = r.DeepCopy()
-			r.Labels[hashLabel] = r.Name
+			r.Labels = withHash(r.Labels, r.Name)
 		}
 		out = append(out, r)
 	}
@@ -145,12 +145,10 @@ func (d *decision) createRevision(data []byte, number int64) {
 		d.plan.Status.CollisionCount = count
 		d.revise(BumpCollision, taken, fit.NameCollision, "another template has the same name")
 	}
-	l := maps.Clone(ds.Spec.Template.Labels)
-	l[hashLabel] = d.hash
 	annotations := maps.Clone(ds.Annotations)
 	maps.DeleteFunc(annotations, func(k, _ string) bool { return strings.HasPrefix(k, stateAnnotations) })
 	d.revise(CreateRevision, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + d.hash, Labels: l, Annotations: annotations, OwnerReferences: owner(ds)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + d.hash, Labels: withHash(ds.Spec.Template.Labels, d.hash), Annotations: annotations, OwnerReferences: owner(ds)},
 		Data:       runtime.RawExtension{Raw: data},
 		Revision:   number,
 	}, fit.NewTemplate, "the template is new")

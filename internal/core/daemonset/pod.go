@@ -23,11 +23,7 @@ const (
 func (d *decision) newPod(s *spot) *corev1.Pod {
 	ds := d.in.DaemonSet
 	t := ds.Spec.Template.DeepCopy()
-	l := maps.Clone(t.Labels)
-	if l == nil {
-		l = map[string]string{}
-	}
-	l[hashLabel] = d.hash
+	l := withHash(t.Labels, d.hash)
 	if g, ok := generation(ds); ok {
 		l[generationLabel] = g
 	}
@@ -41,6 +37,17 @@ func (d *decision) newPod(s *spot) *corev1.Pod {
 			Annotations: t.Annotations, Finalizers: slices.Clone(t.Finalizers), OwnerReferences: owner(ds)},
 		Spec: t.Spec,
 	}
+}
+
+// withHash returns the labels with the hash of a revision. There may be none: a
+// selector can ask that a label does not exist.
+func withHash(labels map[string]string, hash string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[hashLabel] = hash
+	return out
 }
 
 func owner(ds *appsv1.DaemonSet) []metav1.OwnerReference {
