@@ -28,9 +28,8 @@ func Decide(in Input) Plan {
 	}
 	d := &decision{in: in, plan: &plan, selector: selector, removed: map[types.UID]bool{}, taken: map[string]bool{}}
 	d.claimPods()
-	if err := d.history(); err != nil {
-		return Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places),
-			Warning: &fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}}
+	if refusal := d.history(); refusal != nil {
+		return Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places), Warning: refusal}
 	}
 	d.survey()
 	d.maxUnavailable, d.maxSurge = rollout.Budget(ds.Spec.UpdateStrategy, d.desired)

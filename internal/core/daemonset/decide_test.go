@@ -142,7 +142,9 @@ func TestTemplateWithoutLabels(t *testing.T) {
 func TestSelectorThatMissesTheTemplate(t *testing.T) {
 	c := newCluster()
 	c.addNode("a", nil)
-	for _, s := range []*metav1.LabelSelector{nil, {MatchLabels: map[string]string{"x": "y"}}} {
+	for _, s := range []*metav1.LabelSelector{nil, {MatchLabels: map[string]string{"x": "y"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: hashLabel, Operator: metav1.LabelSelectorOpDoesNotExist}}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: generationLabel, Operator: metav1.LabelSelectorOpDoesNotExist}}}} {
 		c.ds.Spec.Selector = s
 		if plan := c.decide(); len(plan.Actions) > 0 || plan.Warning == nil || plan.Warning.Code != fit.SelectorInvalid {
 			t.Errorf("selector %v: %s", s, plan)

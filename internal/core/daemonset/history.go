@@ -19,12 +19,21 @@ import (
 // object, so that nobody can forge them.
 const stateAnnotations = "state.rollcall.dev/"
 
-// history finds or makes the revision of the current template.
-func (d *decision) history() error {
+// history finds or makes the revision of the current template. It refuses one
+// that cannot be stored, or whose pods would be released as soon as they are made.
+func (d *decision) history() *fit.Reason {
 	data, err := templateData(d.in.DaemonSet)
 	if err != nil {
-		return err
+		return &fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}
 	}
+	d.findRevision(data)
+	if !d.selector.Matches(labels.Set(d.podLabels())) {
+		return &fit.Reason{Code: fit.SelectorInvalid, Message: "the selector does not match the labels that pods get beside the template's: " + hashLabel + " and " + generationLabel}
+	}
+	return nil
+}
+
+func (d *decision) findRevision(data []byte) {
 	var same []*appsv1.ControllerRevision
 	last := int64(0)
 	for _, r := range d.claimRevisions() {
@@ -37,7 +46,7 @@ func (d *decision) history() error {
 	}
 	if len(same) == 0 {
 		d.createRevision(data, last+1)
-		return nil
+		return
 	}
 	current := same[len(same)-1]
 	d.hash = current.Labels[hashLabel]
@@ -48,7 +57,6 @@ func (d *decision) history() error {
 		d.relabel(r.Labels[hashLabel])
 		d.deleteRevision(r, fit.SameTemplate, "another revision holds the same template")
 	}
-	return nil
 }
 
 // change returns the object to write for a revision: one write for all changes.

@@ -23,20 +23,25 @@ const (
 func (d *decision) newPod(s *spot) *corev1.Pod {
 	ds := d.in.DaemonSet
 	t := ds.Spec.Template.DeepCopy()
-	l := withHash(t.Labels, d.hash)
-	if g, ok := generation(ds); ok {
-		l[generationLabel] = g
-	}
 	for d.taken[podName(ds, s.node.UID, d.hash, s.place)] {
 		s.place.Salt++ // an earlier pod that is no longer the DaemonSet's has that name
 	}
 	t.Spec.Tolerations = fit.DaemonTolerations(&t.Spec)
 	fit.PinToNode(&t.Spec, s.name)
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: podName(ds, s.node.UID, d.hash, s.place), Labels: l,
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: podName(ds, s.node.UID, d.hash, s.place), Labels: d.podLabels(),
 			Annotations: t.Annotations, Finalizers: slices.Clone(t.Finalizers), OwnerReferences: owner(ds)},
 		Spec: t.Spec,
 	}
+}
+
+// podLabels are the labels of the pods of the wanted revision.
+func (d *decision) podLabels() map[string]string {
+	l := withHash(d.in.DaemonSet.Spec.Template.Labels, d.hash)
+	if g, ok := generation(d.in.DaemonSet); ok {
+		l[generationLabel] = g
+	}
+	return l
 }
 
 // withHash returns the labels with the hash of a revision. There may be none: a
