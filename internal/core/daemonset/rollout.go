@@ -56,7 +56,7 @@ func (d *decision) updateBeside() {
 			if d.create(c.spot, fit.OldPodBroken, "a new pod for an old one that was broken already") {
 				d.remove(c.spot, c.pod, fit.OldPodBroken, "an old pod that was broken already is replaced")
 			}
-		} else if surge < d.maxSurge && d.create(c.spot, fit.OldRevision, "a new pod beside the old one") {
+		} else if surge < d.maxSurge && d.nodeIsReady(c.spot) && d.create(c.spot, fit.OldRevision, "a new pod beside the old one") {
 			surge++
 		}
 	}
