@@ -92,22 +92,24 @@ func (d *decision) sunset() {
 }
 
 // surging counts the nodes where a new pod that is not available yet stands beside
-// an old one that is not broken.
+// an old one that is not broken, and those where it stands alone and has had its
+// time, or the node went down under it: a new pod that takes the old one down with
+// it must not free the place for the next node.
 func (d *decision) surging() int {
 	n := 0
 	for _, s := range d.spots {
 		if s.node == nil {
 			continue
 		}
-		old, fresh := 0, 0
+		old, fresh, failed := false, false, false
 		for _, p := range d.running(s) {
-			if !d.updated(p) && !d.broken(s, p) {
-				old++
-			} else if d.updated(p) && !d.available(p) {
-				fresh++
+			if !d.updated(p) {
+				old = old || !d.broken(s, p)
+			} else if !d.available(p) {
+				fresh, failed = true, failed || d.broken(s, p)
 			}
 		}
-		if old > 0 && fresh > 0 {
+		if fresh && (old || failed && s.verdict.ShouldRun && d.nodeIsReady(s) || d.brokeNode(s)) {
 			n++
 		}
 	}
@@ -207,7 +209,7 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		r.Message = "its pod is of an older revision, and the node is not ready"
 	case d.surges:
 		r.Limit, r.Free = fmt.Sprint(d.maxSurge), fmt.Sprint(max(0, d.maxSurge-d.beside))
-		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes have a new pod beside the old one (maxSurge)", d.maxSurge)
+		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes have a new pod that is not available (maxSurge)", d.maxSurge)
 	default:
 		r.Limit, r.Free = fmt.Sprint(d.maxUnavailable), fmt.Sprint(max(0, d.maxUnavailable-d.down))
 		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes are without an available pod (maxUnavailable)", d.maxUnavailable)
