@@ -74,6 +74,7 @@ type decision struct {
 
 	spots                    []*spot // by node name
 	desired                  int
+	newestOld                time.Time // when the newest pod of another revision was created
 	maxUnavailable, maxSurge int
 	surges                   bool
 	removed                  map[types.UID]bool // pods that this plan deletes
@@ -140,6 +141,9 @@ func (d *decision) survey() {
 		}
 	}
 	for _, p := range d.pods {
+		if !d.updated(p) && p.CreationTimestamp.After(d.newestOld) {
+			d.newestOld = p.CreationTimestamp.Time
+		}
 		if name := fit.TargetNode(p); name != "" {
 			at(name).pods = append(at(name).pods, p)
 		}

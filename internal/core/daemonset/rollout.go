@@ -174,8 +174,9 @@ func (d *decision) nodeIsReady(s *spot) bool {
 	return status == corev1.ConditionTrue
 }
 
-// brokeNode says that the node went down after a pod of the wanted revision had
-// started there: the update may be why.
+// brokeNode says that the node went down after this update had started a pod
+// there: the update may be why. A pod of the wanted revision that is older than
+// one of another was there before the update, which then goes back to a revision.
 func (d *decision) brokeNode(s *spot) bool {
 	status, since := nodeReady(s.node)
 	if status == corev1.ConditionTrue {
@@ -189,7 +190,7 @@ func (d *decision) brokeNode(s *spot) bool {
 		if d.removed[p.UID] && ended(p) {
 			return false // it is gone after this plan
 		}
-		return d.updated(p) && p.Spec.NodeName != "" && started.Time.Before(since)
+		return d.updated(p) && p.Spec.NodeName != "" && started.Time.Before(since) && !p.CreationTimestamp.Time.Before(d.newestOld)
 	})
 }
 
