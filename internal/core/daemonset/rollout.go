@@ -31,13 +31,20 @@ type candidate struct {
 }
 
 // updateInPlace deletes old pods: broken ones without cost, available ones while
-// fewer nodes than the budget are without an available pod.
+// fewer nodes than the budget are without an available pod. Ones in between, which
+// are ready for too short a time or not ready for as short a one, have a place of
+// the budget already: they go unless more nodes than the budget are without. One
+// that is never long enough in either state would hold the update for ever.
 func (d *decision) updateInPlace() {
 	free := d.maxUnavailable - d.unavailable()
 	for _, c := range d.candidates() {
-		if c.free {
+		switch {
+		case c.free:
 			d.remove(c.spot, c.pod, fit.OldPodBroken, "an old pod that was broken already is replaced")
-		} else if d.available(c.pod) && d.nodeIsReady(c.spot) && free > 0 {
+		case !d.nodeIsReady(c.spot):
+		case !d.available(c.pod) && free >= 0:
+			d.remove(c.spot, c.pod, fit.OldRevision, "its turn in the rolling update, as its node counts as unavailable anyway")
+		case d.available(c.pod) && free > 0:
 			free--
 			d.remove(c.spot, c.pod, fit.OldRevision, "its turn in the rolling update")
 		}
