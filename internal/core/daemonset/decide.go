@@ -90,6 +90,7 @@ type spot struct {
 	pods    []*corev1.Pod // bound first, then oldest, then by name
 	place   Place
 	waits   time.Time // end of the backoff of a pod that ended
+	created bool      // this plan makes a pod there
 }
 
 func (d *decision) act(verb Verb, s *spot, pod *corev1.Pod, code fit.Code, message string) {

@@ -201,6 +201,14 @@ func (d *decision) brokeNode(s *spot) bool {
 	})
 }
 
+// fresh is the pod of the wanted revision that stands on a node beside others.
+func (d *decision) fresh(s *spot) *corev1.Pod {
+	if i := slices.IndexFunc(s.pods, d.updated); i >= 0 {
+		return s.pods[i]
+	}
+	return nil
+}
+
 // pending says why an old pod is still there.
 func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 	if d.updated(p) || !s.verdict.ShouldRun {
@@ -215,6 +223,11 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		r.Remedy = "kubectl delete pod -n " + p.Namespace + " " + p.Name
 	case !d.nodeIsReady(s):
 		r.Message = "its pod is of an older revision, and the node is not ready"
+	case s.created:
+		r.Message = "its pod is of an older revision; a new one is created beside it"
+	case d.fresh(s) != nil:
+		r.Code, r.Object = fit.SurgePending, "pod/"+d.fresh(s).Name
+		r.Message = fmt.Sprintf("its pod is of an older revision; the new one beside it, %s, is not available: %s", d.fresh(s).Name, d.absence(s, d.fresh(s)).Message)
 	case d.surges:
 		r.Limit, r.Free = fmt.Sprint(d.maxSurge), fmt.Sprint(max(0, d.maxSurge-d.beside))
 		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes have a new pod that is not available (maxSurge)", d.maxSurge)

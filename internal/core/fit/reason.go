@@ -27,6 +27,7 @@ const (
 	FailedBackoff    Code = "FailedBackoff"
 	NodeNotReady     Code = "NodeNotReady"
 	RevisionPending  Code = "RevisionPending"
+	SurgePending     Code = "SurgePending"
 )
 
 // Why something is done.
@@ -76,6 +77,7 @@ var Codes = map[Code]string{
 	FailedBackoff:    "The pod has ended again; replacing it waits.",
 	NodeNotReady:     "The node is not ready, so nothing on it can be relied on.",
 	RevisionPending:  "The node has a pod of an older revision whose turn has not come.",
+	SurgePending:     "The node has a pod of an older revision; the new one beside it is not available.",
 
 	NodeEligible:    "The node is eligible and has no pod.",
 	NodeNotEligible: "The node is no longer eligible.",
