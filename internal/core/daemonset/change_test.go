@@ -44,11 +44,12 @@ var changes = map[string]func(*cluster, words){
 		c.revisions = append(c.revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: c.uid(),
 			Name: "agent-" + templateHash(&c.ds.Spec.Template, c.ds.Status.CollisionCount)}})
 	},
-	"revision-copy": (*cluster).revisionCopied,
-	"restart":       func(c *cluster, _ words) { c.places = nil },
-	"tick":          func(c *cluster, w words) { c.now = c.now.Add(w.duration("for", "1s")) },
-	"wake":          func(c *cluster, _ words) { c.now = c.wake },
-	"kubelets":      func(c *cluster, _ words) { c.kubelets() },
+	"revision-copy":   (*cluster).revisionCopied,
+	"revision-delete": (*cluster).revisionsAreDeleted,
+	"restart":         func(c *cluster, _ words) { c.places = nil },
+	"tick":            func(c *cluster, w words) { c.now = c.now.Add(w.duration("for", "1s")) },
+	"wake":            (*cluster).wakes,
+	"kubelets":        func(c *cluster, _ words) { c.kubelets() },
 }
 
 // setAll gives every key the value; an empty one takes the key away.
@@ -311,6 +312,21 @@ func (c *cluster) podIsDeleted(w words) {
 	if w.has("gone") {
 		c.pods = slices.DeleteFunc(c.pods, w.means)
 	}
+}
+
+// wakes moves the clock to when the last plan wants to look again.
+func (c *cluster) wakes(w words) {
+	if c.wake.IsZero() {
+		w.t.Fatal("the last plan does not wake")
+	}
+	c.now = c.wake
+}
+
+// revisionsAreDeleted takes away the revision of a number, or all.
+func (c *cluster) revisionsAreDeleted(w words) {
+	c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool {
+		return !w.has("number") || r.Revision == int64(w.number("number"))
+	})
 }
 
 // revisionCopied adds a second revision of the last one's template, with a hash
