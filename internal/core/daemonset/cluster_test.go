@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type cluster struct {
 	revisions []*appsv1.ControllerRevision
 	places    []Place
 	uids      int
+	versions  int
 	wake      time.Time // when the last plan of a story wants to look again
 
 	waits   map[string]string // by node: why the scheduler binds no pod there
@@ -75,67 +77,118 @@ func (c *cluster) input() Input {
 
 func (c *cluster) decide() Plan { return Decide(c.input()) }
 
+// What the API server answers when it does not take a write.
+var (
+	errExists   = errors.New("already exists")
+	errConflict = errors.New("conflict: the object has changed or is another")
+	errRefused  = errors.New("refused")
+)
+
 // apply carries out a plan, as an API server without fault would, and returns the
 // nodes whose pods it was told to refuse.
 func (c *cluster) apply(p Plan) (refused []string) {
 	for _, a := range p.Actions {
-		switch a.Verb {
-		case CreatePod:
-			if c.refused[a.Node] != "" || c.quota > 0 && len(c.pods) >= c.quota {
-				refused = append(refused, a.Node)
-				continue
-			}
-			pod := a.Pod.DeepCopy()
-			pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.uid(), metav1.NewTime(c.now), corev1.PodPending
-			if slices.ContainsFunc(c.pods, func(o *corev1.Pod) bool { return o.Name == pod.Name }) {
-				panic("pod name used twice: " + pod.Name)
-			}
-			c.pods = append(c.pods, pod)
-		case DeletePod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { at := metav1.NewTime(c.now); p.DeletionTimestamp = &at })
-		case AdoptPod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = owner(c.ds) })
-		case ReleasePod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = nil })
-		case LabelPod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.Labels = a.Pod.Labels })
-		case CreateRevision, UpdateRevision:
-			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
-			c.revisions = append(c.revisions, a.Revision.DeepCopy())
-		case AdoptRevision:
-			for i, r := range c.revisions {
-				if r.Name == a.Revision.Name {
-					r = r.DeepCopy()
-					r.OwnerReferences = owner(c.ds)
-					c.revisions[i] = r
-				}
-			}
-		case ReleaseRevision:
-			for i, r := range c.revisions {
-				if r.Name == a.Revision.Name {
-					r = r.DeepCopy()
-					r.OwnerReferences = nil
-					c.revisions[i] = r
-				}
-			}
-		case DeleteRevision:
-			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
+		if err := c.carry(a); errors.Is(err, errRefused) {
+			refused = append(refused, a.Node)
+		} else if err != nil {
+			panic(fmt.Sprintf("%s: %v", a, err))
 		}
 	}
-	c.ds = c.ds.DeepCopy()
-	c.ds.Status, c.places = p.Status, p.Places
+	c.writeStatus(p)
 	return refused
 }
 
-// change replaces a pod by a changed copy, so that plans hold no shared state.
-func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) {
-	for i, p := range c.pods {
-		if p.UID == uid {
-			p = p.DeepCopy()
-			f(p)
-			c.pods[i] = p
-		}
+func (c *cluster) writeStatus(p Plan) {
+	c.ds = c.ds.DeepCopy()
+	c.ds.Status, c.places = p.Status, p.Places
+}
+
+// carry does one write, with the preconditions that the engine gives it.
+func (c *cluster) carry(a Action) error {
+	switch a.Verb {
+	case CreatePod:
+		return c.create(a)
+	case DeletePod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) {
+			if at := metav1.NewTime(c.now); p.DeletionTimestamp == nil {
+				p.DeletionTimestamp = &at
+			}
+		})
+	case AdoptPod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = owner(c.ds) })
+	case ReleasePod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = nil })
+	case LabelPod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.Labels = a.Pod.Labels })
+	case BumpCollision:
+		return nil // the status has the count
+	default:
+		return c.revise(a)
 	}
+}
+
+func (c *cluster) create(a Action) error {
+	if c.refused[a.Node] != "" || c.quota > 0 && len(c.pods) >= c.quota {
+		return errRefused
+	}
+	if slices.ContainsFunc(c.pods, func(o *corev1.Pod) bool { return o.Name == a.Pod.Name }) {
+		return errExists
+	}
+	pod := a.Pod.DeepCopy()
+	pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.uid(), metav1.NewTime(c.now), corev1.PodPending
+	c.pods = append(c.pods, pod)
+	return nil
+}
+
+// revise writes a revision; an update must be of the version that is there.
+func (c *cluster) revise(a Action) error {
+	i := slices.IndexFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
+	if a.Verb == CreateRevision {
+		if i >= 0 {
+			return errExists
+		}
+		r := a.Revision.DeepCopy()
+		r.UID, r.CreationTimestamp = types.UID("of "+r.Name+fmt.Sprint(c.versions)), metav1.NewTime(c.now)
+		c.revisions, i = append(slices.Clone(c.revisions), r), len(c.revisions)
+	}
+	if i < 0 || c.revisions[i].UID != a.Revision.UID && a.Verb != CreateRevision {
+		return errConflict
+	}
+	if a.Verb == DeleteRevision {
+		c.revisions = slices.Delete(slices.Clone(c.revisions), i, i+1)
+		return nil
+	}
+	r := c.revisions[i].DeepCopy()
+	switch a.Verb {
+	case AdoptRevision:
+		r.OwnerReferences = owner(c.ds)
+	case ReleaseRevision:
+		r.OwnerReferences = nil
+	case UpdateRevision:
+		if v := a.Revision.ResourceVersion; v != "" && v != r.ResourceVersion {
+			return errConflict
+		}
+		r = a.Revision.DeepCopy()
+	}
+	c.versions++
+	r.ResourceVersion = fmt.Sprint(c.versions)
+	c.revisions = slices.Clone(c.revisions)
+	c.revisions[i] = r
+	return nil
+}
+
+// change replaces a pod by a changed copy, so that plans hold no shared state. A
+// pod of another UID is not meant.
+func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) error {
+	i := slices.IndexFunc(c.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return errConflict
+	}
+	p := c.pods[i].DeepCopy()
+	f(p)
+	c.pods = slices.Clone(c.pods)
+	c.pods[i] = p
+	return nil
 }
 
 // kubelets end what terminates, bind what waits and make good images ready. A
