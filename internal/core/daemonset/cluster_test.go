@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 )
 
 // cluster is a world of API objects with a clock, to which plans are applied.
-// Pods whose image holds "bad" never become ready.
+// Pods that are sick, or whose image holds "bad", never become ready.
 type cluster struct {
 	now       time.Time
 	ds        *appsv1.DaemonSet
@@ -24,7 +25,17 @@ type cluster struct {
 	places    []Place
 	defaults  map[string]string // the namespace's annotations
 	uids      int
+	versions  int
+	wake      time.Time // when the last plan of a story wants to look again
+
+	waits   map[string]string // by node: why the scheduler binds no pod there
+	rejects map[string]string // by node: why its kubelet lets every new pod fail
+	refused map[string]string // nodes whose pods the API server does not take
+	quota   int               // how many pods it takes altogether; 0 for any
 }
+
+// sick is the annotation of a pod that never becomes ready.
+const sick = "sick"
 
 func newCluster() *cluster {
 	c := &cluster{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -55,6 +66,7 @@ func (c *cluster) addNode(name string, labels map[string]string) *corev1.Node {
 
 // template changes the template as the API server would.
 func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
+	c.ds = c.ds.DeepCopy()
 	change(&c.ds.Spec.Template)
 	c.ds.Generation++
 	c.ds.Annotations[appsv1.DeprecatedTemplateGeneration] = fmt.Sprint(c.ds.Generation)
@@ -66,88 +78,162 @@ func (c *cluster) input() Input {
 
 func (c *cluster) decide() Plan { return Decide(c.input()) }
 
-// apply carries out a plan, as an API server without fault would.
-func (c *cluster) apply(p Plan) {
+// What the API server answers when it does not take a write.
+var (
+	errExists   = errors.New("already exists")
+	errConflict = errors.New("conflict: the object has changed or is another")
+	errRefused  = errors.New("refused")
+)
+
+// apply carries out a plan, as an API server without fault would, and returns the
+// nodes whose pods it was told to refuse.
+func (c *cluster) apply(p Plan) (refused []string) {
 	for _, a := range p.Actions {
-		switch a.Verb {
-		case CreatePod:
-			pod := a.Pod.DeepCopy()
-			pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.uid(), metav1.NewTime(c.now), corev1.PodPending
-			if slices.ContainsFunc(c.pods, func(o *corev1.Pod) bool { return o.Name == pod.Name }) {
-				panic("pod name used twice: " + pod.Name)
-			}
-			c.pods = append(c.pods, pod)
-		case DeletePod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { at := metav1.NewTime(c.now); p.DeletionTimestamp = &at })
-		case AdoptPod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = owner(c.ds) })
-		case ReleasePod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = nil })
-		case LabelPod:
-			c.change(a.Pod.UID, func(p *corev1.Pod) { p.Labels = a.Pod.Labels })
-		case CreateRevision, UpdateRevision:
-			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
-			c.revisions = append(c.revisions, a.Revision.DeepCopy())
-		case AdoptRevision:
-			for i, r := range c.revisions {
-				if r.Name == a.Revision.Name {
-					r = r.DeepCopy()
-					r.OwnerReferences = owner(c.ds)
-					c.revisions[i] = r
-				}
-			}
-		case ReleaseRevision:
-			for i, r := range c.revisions {
-				if r.Name == a.Revision.Name {
-					r = r.DeepCopy()
-					r.OwnerReferences = nil
-					c.revisions[i] = r
-				}
-			}
-		case DeleteRevision:
-			c.revisions = slices.DeleteFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
+		if err := c.carry(a); errors.Is(err, errRefused) {
+			refused = append(refused, a.Node)
+		} else if err != nil {
+			panic(fmt.Sprintf("%s: %v", a, err))
 		}
 	}
+	c.writeStatus(p)
+	for _, node := range refused { // as the engine remembers it
+		if i := slices.IndexFunc(c.places, func(p Place) bool { return p.Node == node }); i >= 0 {
+			c.places[i].Refused = c.refused[node]
+		} else {
+			c.places = append(c.places, Place{Node: node, Refused: c.refused[node]})
+		}
+	}
+	return refused
+}
+
+func (c *cluster) writeStatus(p Plan) {
 	c.ds = c.ds.DeepCopy()
 	c.ds.Status, c.places = p.Status, p.Places
 }
 
-// change replaces a pod by a changed copy, so that plans hold no shared state.
-func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) {
-	for i, p := range c.pods {
-		if p.UID == uid {
-			p = p.DeepCopy()
-			f(p)
-			c.pods[i] = p
-		}
+// carry does one write, with the preconditions that the engine gives it.
+func (c *cluster) carry(a Action) error {
+	switch a.Verb {
+	case CreatePod:
+		return c.create(a)
+	case DeletePod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) {
+			if at := metav1.NewTime(c.now); p.DeletionTimestamp == nil {
+				p.DeletionTimestamp = &at
+			}
+		})
+	case AdoptPod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = owner(c.ds) })
+	case ReleasePod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = nil })
+	case LabelPod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.Labels = a.Pod.Labels })
+	case BumpCollision:
+		return nil // the status has the count
+	default:
+		return c.revise(a)
 	}
+}
+
+func (c *cluster) create(a Action) error {
+	if c.refused[a.Node] != "" || c.quota > 0 && len(c.pods) >= c.quota {
+		return errRefused
+	}
+	if slices.ContainsFunc(c.pods, func(o *corev1.Pod) bool { return o.Name == a.Pod.Name }) {
+		return errExists
+	}
+	pod := a.Pod.DeepCopy()
+	pod.UID, pod.CreationTimestamp, pod.Status.Phase = c.uid(), metav1.NewTime(c.now), corev1.PodPending
+	c.pods = append(c.pods, pod)
+	return nil
+}
+
+// revise writes a revision; an update must be of the version that is there.
+func (c *cluster) revise(a Action) error {
+	i := slices.IndexFunc(c.revisions, func(r *appsv1.ControllerRevision) bool { return r.Name == a.Revision.Name })
+	if a.Verb == CreateRevision {
+		if i >= 0 {
+			return errExists
+		}
+		r := a.Revision.DeepCopy()
+		r.UID, r.CreationTimestamp = types.UID("of "+r.Name+fmt.Sprint(c.versions)), metav1.NewTime(c.now)
+		c.revisions, i = append(slices.Clone(c.revisions), r), len(c.revisions)
+	}
+	if i < 0 || c.revisions[i].UID != a.Revision.UID && a.Verb != CreateRevision {
+		return errConflict
+	}
+	if a.Verb == DeleteRevision {
+		c.revisions = slices.Delete(slices.Clone(c.revisions), i, i+1)
+		return nil
+	}
+	r := c.revisions[i].DeepCopy()
+	switch a.Verb {
+	case AdoptRevision:
+		r.OwnerReferences = owner(c.ds)
+	case ReleaseRevision:
+		r.OwnerReferences = nil
+	case UpdateRevision:
+		if v := a.Revision.ResourceVersion; v != "" && v != r.ResourceVersion {
+			return errConflict
+		}
+		r = a.Revision.DeepCopy()
+	}
+	c.versions++
+	r.ResourceVersion = fmt.Sprint(c.versions)
+	c.revisions = slices.Clone(c.revisions)
+	c.revisions[i] = r
+	return nil
+}
+
+// change replaces a pod by a changed copy, so that plans hold no shared state. A
+// pod of another UID is not meant.
+func (c *cluster) change(uid types.UID, f func(*corev1.Pod)) error {
+	i := slices.IndexFunc(c.pods, func(p *corev1.Pod) bool { return p.UID == uid })
+	if i < 0 {
+		return errConflict
+	}
+	p := c.pods[i].DeepCopy()
+	f(p)
+	c.pods = slices.Clone(c.pods)
+	c.pods[i] = p
+	return nil
 }
 
 // kubelets end what terminates, bind what waits and make good images ready. A
 // pod on a node that is down moves no further.
 func (c *cluster) kubelets() {
-	c.pods = slices.DeleteFunc(c.pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil && !c.down(target(p)) })
+	c.pods = slices.DeleteFunc(c.pods, func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil && !c.down(target(p)) && len(p.Finalizers) == 0
+	})
 	for _, p := range c.pods {
-		if c.down(target(p)) || ended(p) || noRoom(p) {
-			continue
+		if !c.down(target(p)) && !ended(p) && p.DeletionTimestamp == nil {
+			c.change(p.UID, c.kubelet)
 		}
-		c.change(p.UID, func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Status.Phase = target(p), corev1.PodRunning
-			ok := corev1.ConditionTrue
-			if strings.Contains(p.Spec.Containers[0].Image, "bad") {
-				ok = corev1.ConditionFalse
-			}
-			if r := condition(p, corev1.PodReady); r == nil || r.Status != ok {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ok, LastTransitionTime: metav1.NewTime(c.now)}}
-			}
-		})
 	}
 }
 
-// noRoom says that the scheduler has said no; here it does not ask itself again.
-func noRoom(p *corev1.Pod) bool {
-	c := condition(p, corev1.PodScheduled)
-	return p.Spec.NodeName == "" && c != nil && c.Status == corev1.ConditionFalse
+// kubelet is what the scheduler and the kubelet do about one pod.
+func (c *cluster) kubelet(p *corev1.Pod) {
+	node := target(p)
+	if why := c.waits[node]; why != "" && p.Spec.NodeName == "" {
+		if old := condition(p, corev1.PodScheduled); old == nil || old.Message != why {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: corev1.PodReasonUnschedulable, Message: why, LastTransitionTime: metav1.NewTime(c.now)}}
+		}
+		return
+	}
+	if why := c.rejects[node]; why != "" && p.Status.Phase != corev1.PodRunning {
+		p.Spec.NodeName, p.Status = node, corev1.PodStatus{Phase: corev1.PodFailed, Reason: why}
+		return
+	}
+	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+	ok := corev1.ConditionTrue
+	if strings.Contains(p.Spec.Containers[0].Image, "bad") || p.Annotations[sick] == "yes" {
+		ok = corev1.ConditionFalse
+	}
+	if r := condition(p, corev1.PodReady); r == nil || r.Status != ok {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ok, LastTransitionTime: metav1.NewTime(c.now)}}
+	}
 }
 
 func target(p *corev1.Pod) string {
@@ -164,19 +250,19 @@ func (c *cluster) down(name string) bool {
 }
 
 // settle decides, applies and lets the kubelets work, a second at a time, until
-// nothing moves, and returns the largest number of unavailable nodes on the way.
-func (c *cluster) settle(limit int) (steps int, worst int32) {
-	quiet := 0
-	for steps = 0; steps < limit && quiet < 40; steps++ {
+// nothing has been done for a while, and returns the largest number of
+// unavailable nodes on the way.
+func (c *cluster) settle(quiet time.Duration) (worst int32) {
+	for still, steps := time.Duration(0), 0; still < quiet && steps < 2000; steps++ {
 		p := c.decide()
 		c.apply(p)
 		worst = max(worst, p.Status.NumberUnavailable)
-		quiet++
+		still += time.Second
 		if len(p.Actions) > 0 {
-			quiet = 0
+			still = 0
 		}
 		c.kubelets()
 		c.now = c.now.Add(time.Second)
 	}
-	return steps, worst
+	return worst
 }

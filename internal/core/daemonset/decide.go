@@ -30,11 +30,10 @@ func Decide(in Input) Plan {
 	d := &decision{in: in, plan: &plan, selector: selector, removed: map[types.UID]bool{}, taken: map[string]bool{}}
 	d.settings, plan.Wrong = readSettings(ds.Annotations, in.Defaults)
 	d.claimPods()
-	if err := d.history(); err != nil {
-		warning := fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}
+	if refusal := d.history(); refusal != nil {
 		status := *ds.Status.DeepCopy()
-		status.Conditions = stalled(status.Conditions, warning, in.Now)
-		return Plan{Status: status, Places: slices.Clone(in.Places), Warning: &warning}
+		status.Conditions = stalled(status.Conditions, *refusal, in.Now)
+		return Plan{Status: status, Places: slices.Clone(in.Places), Warning: refusal}
 	}
 	d.survey()
 	d.maxUnavailable, d.maxSurge = rollout.Budget(ds.Spec.UpdateStrategy, d.desired)
@@ -81,6 +80,7 @@ type decision struct {
 
 	spots                    []*spot // by node name
 	desired                  int
+	newestOld                time.Time // when the newest pod of another revision was created
 	maxUnavailable, maxSurge int
 	surges                   bool
 	settings                 settings
@@ -101,6 +101,7 @@ type spot struct {
 	pods    []*corev1.Pod // bound first, then oldest, then by name
 	place   Place
 	waits   time.Time // end of the backoff of a pod that ended
+	created bool      // this plan makes a pod there
 }
 
 func (d *decision) act(verb Verb, s *spot, pod *corev1.Pod, code fit.Code, message string) {
@@ -152,6 +153,9 @@ func (d *decision) survey() {
 		}
 	}
 	for _, p := range d.pods {
+		if !d.updated(p) && p.CreationTimestamp.After(d.newestOld) {
+			d.newestOld = p.CreationTimestamp.Time
+		}
 		if name := fit.TargetNode(p); name != "" {
 			at(name).pods = append(at(name).pods, p)
 		}

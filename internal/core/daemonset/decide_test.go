@@ -69,7 +69,7 @@ func TestStatusIsStable(t *testing.T) {
 	c.addNode("a", nil)
 	foreign := appsv1.DaemonSetCondition{Type: "StatusUpdate", Status: corev1.ConditionTrue, Reason: "E2E"}
 	c.ds.Status.Conditions = []appsv1.DaemonSetCondition{foreign}
-	c.settle(30)
+	c.settle(20 * time.Second)
 	first := c.decide().Status
 	if first.ObservedGeneration != 1 || len(first.Conditions) != 5 || first.Conditions[0] != foreign {
 		t.Fatalf("status %+v", first)
@@ -93,7 +93,7 @@ func TestBackoffDoublesAndIsForgotten(t *testing.T) {
 	}
 	w := newCluster()
 	w.addNode("a", nil)
-	w.settle(30)
+	w.settle(20 * time.Second)
 	w.change(w.pods[0].UID, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
 	for _, c := range []struct {
 		idle time.Duration
@@ -118,10 +118,33 @@ func TestNameOfAnotherIsNotTried(t *testing.T) {
 	}
 }
 
+// TestTemplateWithoutLabels: a selector can ask that a label is not there.
+func TestTemplateWithoutLabels(t *testing.T) {
+	c := newCluster()
+	c.addNode("a", nil)
+	c.ds.Spec.Template.Labels = nil
+	c.ds.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	data, err := templateData(c.ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.revisions = []*appsv1.ControllerRevision{{ObjectMeta: metav1.ObjectMeta{Name: "bare", UID: "1"}, Revision: 1, Data: runtime.RawExtension{Raw: data}}}
+	plan := c.decide()
+	if len(plan.Actions) != 3 || plan.Actions[1].Revision.Labels[hashLabel] != "bare" || plan.Actions[2].Pod.Labels[hashLabel] != "bare" {
+		t.Fatal(plan)
+	}
+	c.revisions = nil
+	if plan = c.decide(); len(plan.Actions) != 2 || plan.Actions[0].Revision.Labels[hashLabel] != plan.Hash {
+		t.Fatal(plan)
+	}
+}
+
 func TestSelectorThatMissesTheTemplate(t *testing.T) {
 	c := newCluster()
 	c.addNode("a", nil)
-	for _, s := range []*metav1.LabelSelector{nil, {MatchLabels: map[string]string{"x": "y"}}} {
+	for _, s := range []*metav1.LabelSelector{nil, {MatchLabels: map[string]string{"x": "y"}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: hashLabel, Operator: metav1.LabelSelectorOpDoesNotExist}}},
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: generationLabel, Operator: metav1.LabelSelectorOpDoesNotExist}}}} {
 		c.ds.Spec.Selector = s
 		if plan := c.decide(); len(plan.Actions) > 0 || plan.Warning == nil || plan.Warning.Code != fit.SelectorInvalid {
 			t.Errorf("selector %v: %s", s, plan)

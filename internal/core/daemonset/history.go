@@ -23,12 +23,21 @@ const stateAnnotations = "state.rollcall.dev/"
 // stableAnnotation says since when a revision is known to have run on every node.
 const stableAnnotation = stateAnnotations + "stable"
 
-// history finds or makes the revision of the current template.
-func (d *decision) history() error {
+// history finds or makes the revision of the current template. It refuses one
+// that cannot be stored, or whose pods would be released as soon as they are made.
+func (d *decision) history() *fit.Reason {
 	data, err := templateData(d.in.DaemonSet)
 	if err != nil {
-		return err
+		return &fit.Reason{Code: fit.TemplateInvalid, Message: "the template cannot be stored as a revision: " + err.Error()}
 	}
+	d.findRevision(data)
+	if !d.selector.Matches(labels.Set(d.podLabels())) {
+		return &fit.Reason{Code: fit.SelectorInvalid, Message: "the selector does not match the labels that pods get beside the template's: " + hashLabel + " and " + generationLabel}
+	}
+	return nil
+}
+
+func (d *decision) findRevision(data []byte) {
 	var same []*appsv1.ControllerRevision
 	last := int64(0)
 	for _, r := range d.claimRevisions() {
@@ -41,7 +50,7 @@ func (d *decision) history() error {
 	}
 	if len(same) == 0 {
 		d.createRevision(data, last+1)
-		return nil
+		return
 	}
 	current := same[len(same)-1]
 	d.current, d.hash = current, current.Labels[hashLabel]
@@ -52,7 +61,6 @@ func (d *decision) history() error {
 		d.relabel(r.Labels[hashLabel])
 		d.deleteRevision(r, fit.SameTemplate, "another revision holds the same template")
 	}
-	return nil
 }
 
 // change returns the object to write for a revision: one write for all changes.
@@ -78,7 +86,7 @@ func (d *decision) relabel(from string) {
 	for i, p := range d.pods {
 		if p.Labels[hashLabel] == from && from != d.hash {
 			p = p.DeepCopy()
-			p.Labels[hashLabel] = d.hash
+			p.Labels = withHash(p.Labels, d.hash)
 			d.pods[i] = p
 			d.act(LabelPod, nil, p, fit.SameTemplate, "its revision is kept under another name")
 		}
@@ -118,9 +126,9 @@ func (d *decision) claimRevisions() []*appsv1.ControllerRevision {
 		}
 		if r.Labels[hashLabel] == "" {
 			next := d.change(r, fit.NoHashLabel, "it had no hash label")
-			next.Labels[hashLabel] = r.Name // it has labels, as it matches the selector
+			next.Labels = withHash(next.Labels, r.Name)
 			r = r.DeepCopy()
-			r.Labels[hashLabel] = r.Name
+			r.Labels = withHash(r.Labels, r.Name)
 		}
 		out = append(out, r)
 	}
@@ -149,12 +157,10 @@ func (d *decision) createRevision(data []byte, number int64) {
 		d.plan.Status.CollisionCount = count
 		d.revise(BumpCollision, taken, fit.NameCollision, "another template has the same name")
 	}
-	l := maps.Clone(ds.Spec.Template.Labels)
-	l[hashLabel] = d.hash
 	annotations := maps.Clone(ds.Annotations)
 	maps.DeleteFunc(annotations, func(k, _ string) bool { return strings.HasPrefix(k, stateAnnotations) })
 	d.revise(CreateRevision, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + d.hash, Labels: l, Annotations: annotations, OwnerReferences: owner(ds)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-" + d.hash, Labels: withHash(ds.Spec.Template.Labels, d.hash), Annotations: annotations, OwnerReferences: owner(ds)},
 		Data:       runtime.RawExtension{Raw: data},
 		Revision:   number,
 	}, fit.NewTemplate, "the template is new")

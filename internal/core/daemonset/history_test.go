@@ -3,6 +3,7 @@ package daemonset
 import (
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func TestConditionsOfOthersStayAndOwnOnesTellTheTruth(t *testing.T) {
 	c.apply(c.decide())
 	has(Available, corev1.ConditionFalse, "NodesUnavailable")
 	has(Progressing, corev1.ConditionTrue, "RolloutInProgress")
-	c.settle(100)
+	c.settle(20 * time.Second)
 	has(Available, corev1.ConditionTrue, "MinimumNodesAvailable")
 	has(Progressing, corev1.ConditionTrue, "RolloutComplete")
 	has("StatusUpdate", corev1.ConditionTrue, "E2E")

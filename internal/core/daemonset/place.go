@@ -52,6 +52,7 @@ func (d *decision) create(s *spot, code fit.Code, why string) bool {
 		s.waits = end
 		return false
 	}
+	s.created = true
 	d.act(CreatePod, s, d.newPod(s), code, why)
 	return true
 }

@@ -23,24 +23,36 @@ const (
 func (d *decision) newPod(s *spot) *corev1.Pod {
 	ds := d.in.DaemonSet
 	t := ds.Spec.Template.DeepCopy()
-	l := maps.Clone(t.Labels)
-	if l == nil {
-		l = map[string]string{}
-	}
-	l[hashLabel] = d.hash
-	if g, ok := generation(ds); ok {
-		l[generationLabel] = g
-	}
 	for d.taken[podName(ds, s.node.UID, d.hash, s.place)] {
 		s.place.Salt++ // an earlier pod that is no longer the DaemonSet's has that name
 	}
 	t.Spec.Tolerations = fit.DaemonTolerations(&t.Spec)
 	fit.PinToNode(&t.Spec, s.name)
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: podName(ds, s.node.UID, d.hash, s.place), Labels: l,
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: podName(ds, s.node.UID, d.hash, s.place), Labels: d.podLabels(),
 			Annotations: t.Annotations, Finalizers: slices.Clone(t.Finalizers), OwnerReferences: owner(ds)},
 		Spec: t.Spec,
 	}
+}
+
+// podLabels are the labels of the pods of the wanted revision.
+func (d *decision) podLabels() map[string]string {
+	l := withHash(d.in.DaemonSet.Spec.Template.Labels, d.hash)
+	if g, ok := generation(d.in.DaemonSet); ok {
+		l[generationLabel] = g
+	}
+	return l
+}
+
+// withHash returns the labels with the hash of a revision. There may be none: a
+// selector can ask that a label does not exist.
+func withHash(labels map[string]string, hash string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	out[hashLabel] = hash
+	return out
 }
 
 func owner(ds *appsv1.DaemonSet) []metav1.OwnerReference {

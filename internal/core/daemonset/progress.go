@@ -182,28 +182,19 @@ func (d *decision) blocked() []string {
 		return nil
 	}
 	for _, s := range d.spots {
-		if p := d.surgePod(s); p != nil && d.unschedulable(p) {
+		if p := d.freshBeside(s); p != nil && d.unschedulable(p) {
 			out = append(out, s.name)
 		}
 	}
 	return out
 }
 
-// surgePod is the new pod on a node that has an old one too.
-func (d *decision) surgePod(s *spot) *corev1.Pod {
-	var fresh *corev1.Pod
-	old := false
-	for _, p := range d.running(s) {
-		if d.updated(p) {
-			fresh = p
-		} else {
-			old = true
-		}
-	}
-	if !old {
+// freshBeside is the new pod on a node that has an old one too.
+func (d *decision) freshBeside(s *spot) *corev1.Pod {
+	if !slices.ContainsFunc(d.running(s), func(p *corev1.Pod) bool { return !d.updated(p) }) {
 		return nil
 	}
-	return fresh
+	return d.fresh(s)
 }
 
 // unschedulable says that the scheduler has found no room for a while: a pod that

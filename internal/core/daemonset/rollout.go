@@ -32,13 +32,20 @@ type candidate struct {
 }
 
 // updateInPlace deletes old pods: broken ones without cost, available ones while
-// fewer nodes than the budget are without an available pod.
+// fewer nodes than the budget are without an available pod. Ones in between, which
+// are ready for too short a time or not ready for as short a one, have a place of
+// the budget already: they go unless more nodes than the budget are without. One
+// that is never long enough in either state would hold the update for ever.
 func (d *decision) updateInPlace() {
 	free := d.maxUnavailable - d.unavailable()
 	for _, c := range d.candidates() {
-		if c.free {
+		switch {
+		case c.free:
 			d.remove(c.spot, c.pod, fit.OldPodBroken, "an old pod that was broken already is replaced")
-		} else if d.available(c.pod) && d.nodeIsReady(c.spot) && free > 0 {
+		case !d.nodeIsReady(c.spot):
+		case !d.available(c.pod) && free >= 0:
+			d.remove(c.spot, c.pod, fit.OldRevision, "its turn in the rolling update, as its node counts as unavailable anyway")
+		case d.available(c.pod) && free > 0:
 			free--
 			d.remove(c.spot, c.pod, fit.OldRevision, "its turn in the rolling update")
 		}
@@ -57,7 +64,7 @@ func (d *decision) updateBeside() {
 			if d.create(c.spot, fit.OldPodBroken, "a new pod for an old one that was broken already") {
 				d.remove(c.spot, c.pod, fit.OldPodBroken, "an old pod that was broken already is replaced")
 			}
-		} else if surge < d.maxSurge && d.create(c.spot, fit.OldRevision, "a new pod beside the old one") {
+		} else if surge < d.maxSurge && d.nodeIsReady(c.spot) && d.create(c.spot, fit.OldRevision, "a new pod beside the old one") {
 			surge++
 		}
 	}
@@ -93,22 +100,24 @@ func (d *decision) sunset() {
 }
 
 // surging counts the nodes where a new pod that is not available yet stands beside
-// an old one that is not broken.
+// an old one that is not broken, and those where it stands alone and has had its
+// time, or the node went down under it: a new pod that takes the old one down with
+// it must not free the place for the next node.
 func (d *decision) surging() int {
 	n := 0
 	for _, s := range d.spots {
 		if s.node == nil {
 			continue
 		}
-		old, fresh := 0, 0
+		old, fresh, failed := false, false, false
 		for _, p := range d.running(s) {
-			if !d.updated(p) && !d.broken(s, p) {
-				old++
-			} else if d.updated(p) && !d.available(p) {
-				fresh++
+			if !d.updated(p) {
+				old = old || !d.broken(s, p)
+			} else if !d.available(p) {
+				fresh, failed = true, failed || d.broken(s, p)
 			}
 		}
-		if old > 0 && fresh > 0 {
+		if fresh && (old || failed && s.verdict.ShouldRun && d.nodeIsReady(s) || d.brokeNode(s)) {
 			n++
 		}
 	}
@@ -173,8 +182,9 @@ func (d *decision) nodeIsReady(s *spot) bool {
 	return status == corev1.ConditionTrue
 }
 
-// brokeNode says that the node went down after a pod of the wanted revision had
-// started there: the update may be why.
+// brokeNode says that the node went down after this update had started a pod
+// there: the update may be why. A pod of the wanted revision that is older than
+// one of another was there before the update, which then goes back to a revision.
 func (d *decision) brokeNode(s *spot) bool {
 	status, since := nodeReady(s.node)
 	if status == corev1.ConditionTrue {
@@ -188,8 +198,16 @@ func (d *decision) brokeNode(s *spot) bool {
 		if d.removed[p.UID] && ended(p) {
 			return false // it is gone after this plan
 		}
-		return d.updated(p) && p.Spec.NodeName != "" && started.Time.Before(since)
+		return d.updated(p) && p.Spec.NodeName != "" && started.Time.Before(since) && !p.CreationTimestamp.Time.Before(d.newestOld)
 	})
+}
+
+// fresh is the pod of the wanted revision that stands on a node beside others.
+func (d *decision) fresh(s *spot) *corev1.Pod {
+	if i := slices.IndexFunc(s.pods, d.updated); i >= 0 {
+		return s.pods[i]
+	}
+	return nil
 }
 
 // pending says why an old pod is still there.
@@ -198,7 +216,7 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		return nil
 	}
 	r := &fit.Reason{Code: fit.RevisionPending, Object: "pod/" + p.Name}
-	fresh := d.surgePod(s)
+	fresh := d.fresh(s)
 	switch {
 	case d.removed[p.UID]:
 		return nil
@@ -206,8 +224,6 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		r.Code, r.Object = fit.SurgeBlocked, "pod/"+fresh.Name
 		r.Message = "the new pod finds no room beside the old one: " + d.absence(s, fresh).Message
 		r.Remedy = "set maxSurge to 0 and maxUnavailable to 1, or make room for two pods"
-	case fresh != nil:
-		return &fit.Reason{Code: d.absence(s, fresh).Code, Object: "pod/" + fresh.Name, Message: "the new pod is not available yet: " + d.absence(s, fresh).Message}
 	case len(d.plan.Wrong) > 0:
 		*r = d.plan.Wrong[0]
 	case d.in.DaemonSet.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType:
@@ -215,9 +231,14 @@ func (d *decision) pending(s *spot, p *corev1.Pod) *fit.Reason {
 		r.Remedy = "kubectl delete pod -n " + p.Namespace + " " + p.Name
 	case !d.nodeIsReady(s):
 		r.Message = "its pod is of an older revision, and the node is not ready"
+	case s.created:
+		r.Message = "its pod is of an older revision; a new one is created beside it"
+	case fresh != nil:
+		r.Code, r.Object = fit.SurgePending, "pod/"+fresh.Name
+		r.Message = fmt.Sprintf("its pod is of an older revision; the new one beside it, %s, is not available: %s", fresh.Name, d.absence(s, fresh).Message)
 	case d.surges:
 		r.Limit, r.Free = fmt.Sprint(d.maxSurge), fmt.Sprint(max(0, d.maxSurge-d.beside))
-		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes have a new pod beside the old one (maxSurge)", d.maxSurge)
+		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes have a new pod that is not available (maxSurge)", d.maxSurge)
 	default:
 		r.Limit, r.Free = fmt.Sprint(d.maxUnavailable), fmt.Sprint(max(0, d.maxUnavailable-d.down))
 		r.Message = fmt.Sprintf("its pod is of an older revision; its turn comes while fewer than %d nodes are without an available pod (maxUnavailable)", d.maxUnavailable)

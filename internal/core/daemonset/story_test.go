@@ -1,22 +1,21 @@
 package daemonset
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestStories runs the stories in testdata: each is a file named after what
 // happens in it. `go test -rewrite` writes the answers anew, to be reviewed.
+// testdata/README.md has the words of the script.
 func TestStories(t *testing.T) {
 	stories, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(stories) == 0 {
@@ -25,223 +24,119 @@ func TestStories(t *testing.T) {
 	for _, path := range stories {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			c := newCluster()
-			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return c.run(t, d) })
+			datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return c.run(words{t, d}) })
 		})
 	}
 }
 
-func (c *cluster) run(t *testing.T, d *datadriven.TestData) string {
-	word := func(key string) string {
-		v := ""
-		if d.HasArg(key) {
-			d.ScanArgs(t, key, &v)
+// words are one command of a story.
+type words struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (w words) has(key string) bool { return w.d.HasArg(key) }
+
+// get is the value of an argument, "" if it is not there or has none.
+func (w words) get(key string) string {
+	for _, a := range w.d.CmdArgs {
+		if a.Key == key && len(a.Vals) > 0 {
+			return a.Vals[0]
 		}
-		return v
-	}
-	switch d.Cmd {
-	case "node":
-		for _, name := range strings.Split(word("name"), "+") {
-			c.addNode(name, pairs(word("labels")))
-		}
-	case "node-delete":
-		c.nodes = slices.DeleteFunc(c.nodes, func(n *corev1.Node) bool { return n.Name == word("name") })
-	case "node-change":
-		c.changeNode(word("name"), word("labels"), word("taint"), word("ready"))
-		if word("deleting") != "" {
-			i := slices.IndexFunc(c.nodes, func(n *corev1.Node) bool { return n.Name == word("name") })
-			c.nodes[i] = c.nodes[i].DeepCopy()
-			at := metav1.NewTime(c.now)
-			c.nodes[i].DeletionTimestamp = &at
-		}
-	case "strategy":
-		c.strategy(word("type"), word("maxUnavailable"), word("maxSurge"), word("minReady"), word("history"))
-	case "template":
-		c.template(func(t *corev1.PodTemplateSpec) {
-			if v := word("image"); v != "" {
-				t.Spec.Containers[0].Image = v
-			}
-			if v := word("selector"); v != "" {
-				t.Spec.NodeSelector = pairs(v)
-			}
-			if v := word("tolerate"); v != "" {
-				t.Spec.Tolerations = []corev1.Toleration{{Key: v, Operator: corev1.TolerationOpExists}}
-			}
-			if key, values, ok := strings.Cut(word("affinity"), ":"); ok {
-				t.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-						{Key: key, Operator: corev1.NodeSelectorOpIn, Values: strings.Split(values, "+")}}}}}}}
-			}
-		})
-	case "pod":
-		for _, p := range c.pods {
-			if target(p) == word("node") || p.Name == word("name") {
-				c.change(p.UID, func(p *corev1.Pod) {
-					changePod(p, word("phase"), word("label"), word("orphan"))
-					c.changeReady(p, word("ready"), word("waits"), word("unscheduled"))
-				})
-			}
-		}
-	case "pod-add": // a pod of the current template that somebody else made
-		c.addPod(word("name"), word("node"), d.HasArg("orphan"), d.HasArg("bound"))
-	case "revision-orphan": // as after kubectl delete --cascade=orphan
-		for i, r := range c.revisions {
-			r = r.DeepCopy()
-			r.OwnerReferences = nil
-			c.revisions[i] = r
-		}
-	case "revision-foreign": // a revision of another template with the name that is wanted
-		c.revisions = append(c.revisions, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", UID: c.uid(),
-			Name: "agent-" + templateHash(&c.ds.Spec.Template, c.ds.Status.CollisionCount)}})
-	case "revision-copy": // a second revision of the current template, with a hash label of its own
-		r := c.revisions[len(c.revisions)-1].DeepCopy()
-		r.Name, r.UID = word("name"), c.uid()
-		r.Revision++
-		delete(r.Labels, hashLabel)
-		c.revisions = append(c.revisions, r)
-	case "refused": // the API did not take a node's pod
-		c.places = append(slices.DeleteFunc(c.places, func(p Place) bool { return p.Node == word("node") }), Place{Node: word("node"), Refused: word("why")})
-	case "annotate": // a setting of the DaemonSet, or of its namespace
-		if d.HasArg("namespace") {
-			c.defaults = map[string]string{word("name"): word("value")}
-		} else {
-			c.ds = c.ds.DeepCopy()
-			c.ds.Annotations[word("name")] = word("value")
-			if word("value") == "" {
-				delete(c.ds.Annotations, word("name"))
-			}
-		}
-	case "daemonset":
-		c.changeDaemonSet(word("deleting"), word("selector"))
-	case "tick":
-		dur, err := time.ParseDuration(word("for"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.now = c.now.Add(dur)
-	case "kubelets":
-		c.kubelets()
-	case "decide":
-		p := c.decide()
-		c.apply(p)
-		return p.String()
-	case "settle":
-		_, worst := c.settle(400)
-		return fmt.Sprintf("worst unavailable %d\n%simages %s\nrevisions %s\n", worst, c.decide(), c.images(), c.numbers())
-	default:
-		t.Fatalf("unknown command %q", d.Cmd)
 	}
 	return ""
 }
 
-func pairs(s string) map[string]string {
-	out := map[string]string{}
-	for _, p := range strings.Split(s, "+") {
-		if k, v, ok := strings.Cut(p, ":"); ok {
-			out[k] = v
+// list is a value of several, joined by plus signs.
+func (w words) list(key string) []string { return strings.Split(w.get(key), "+") }
+
+func (w words) number(key string) int {
+	n, err := strconv.Atoi(cmp.Or(w.get(key), "0"))
+	if err != nil {
+		w.t.Fatalf("%s: %v", key, err)
+	}
+	return n
+}
+
+func (w words) duration(key, otherwise string) time.Duration {
+	dur, err := time.ParseDuration(cmp.Or(w.get(key), otherwise))
+	if err != nil {
+		w.t.Fatalf("%s: %v", key, err)
+	}
+	return dur
+}
+
+func (c *cluster) run(w words) string {
+	if change, ok := changes[w.d.Cmd]; ok {
+		change(c, w)
+		return ""
+	}
+	switch w.d.Cmd {
+	case "decide":
+		p := c.decide()
+		c.wake = p.Wake
+		refused := c.apply(p)
+		return show(p, w.has("brief")) + line("refused", refused)
+	case "settle":
+		worst := c.settle(w.duration("quiet", "40s"))
+		p := c.decide()
+		return line("worst unavailable", worst) + show(p, w.has("brief")) + line("images", c.images(w.has("brief"))) + line("revisions", c.numbers())
+	default:
+		w.t.Fatalf("unknown command %q", w.d.Cmd)
+		return ""
+	}
+}
+
+func line(what string, v any) string {
+	if s := strings.Trim(fmt.Sprint(v), "[]"); s != "" {
+		return what + " " + s + "\n"
+	}
+	return ""
+}
+
+// show is the plan, or for a large fleet only what is done how often and the rest
+// without the roll.
+func show(p Plan, brief bool) string {
+	if !brief {
+		return p.String()
+	}
+	var all []string
+	for _, a := range p.Actions {
+		all = append(all, fmt.Sprintf("%s (%s)", a.Verb, a.Reason.Code))
+	}
+	out := counted(all, "%[2]d x %[1]s\n")
+	p.Actions, p.Roll = nil, nil
+	return out + p.String()
+}
+
+// counted writes each different text once, in the order of the first, with how
+// often it is there.
+func counted(all []string, format string) string {
+	var b strings.Builder
+	for i, s := range all {
+		if slices.Index(all, s) == i {
+			n := 0
+			for _, o := range all {
+				if o == s {
+					n++
+				}
+			}
+			fmt.Fprintf(&b, format, s, n)
 		}
 	}
-	return out
+	return b.String()
 }
 
-func (c *cluster) changeNode(name, labels, taint, ready string) {
-	for i, n := range c.nodes {
-		if n.Name != name {
-			continue
-		}
-		n = n.DeepCopy()
-		if labels != "" {
-			n.Labels = pairs(labels)
-		}
-		if key, effect, ok := strings.Cut(taint, ":"); ok {
-			n.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffect(effect)}}
-		} else if taint == "none" {
-			n.Spec.Taints = nil
-		}
-		if ready != "" {
-			n.Status.Conditions[0].Status = corev1.ConditionStatus(ready)
-			n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(c.now)
-		}
-		c.nodes[i] = n
-	}
-}
-
-func (c *cluster) strategy(kind, unavailable, surge, minReady, history string) {
-	s := &c.ds.Spec
-	if kind != "" {
-		s.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.DaemonSetUpdateStrategyType(kind)}
-	}
-	if unavailable != "" || surge != "" {
-		u, g := intstr.Parse(unavailable), intstr.Parse(surge)
-		s.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &u, MaxSurge: &g}
-	}
-	if minReady != "" {
-		fmt.Sscan(minReady, &s.MinReadySeconds)
-	}
-	if history != "" {
-		var n int32
-		fmt.Sscan(history, &n)
-		s.RevisionHistoryLimit = &n
-	}
-}
-
-func changePod(p *corev1.Pod, phase, label, orphan string) {
-	if phase != "" {
-		p.Status.Phase, p.Status.Conditions = corev1.PodPhase(phase), nil
-	}
-	if label != "" {
-		p.Labels = map[string]string{"app": label}
-	}
-	if orphan != "" {
-		p.OwnerReferences = nil
-	}
-}
-
-func (c *cluster) changeReady(p *corev1.Pod, ready, waits, unscheduled string) {
-	at := metav1.NewTime(c.now)
-	if ready != "" {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(ready), LastTransitionTime: at}}
-	}
-	if waits != "" {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
-	}
-	if unscheduled != "" {
-		p.Spec.NodeName = ""
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
-			Reason: corev1.PodReasonUnschedulable, Message: unscheduled, LastTransitionTime: at}}
-	}
-}
-
-func (c *cluster) addPod(name, node string, orphan, bound bool) {
-	d := &decision{in: c.input(), hash: templateHash(&c.ds.Spec.Template, c.ds.Status.CollisionCount)}
-	p := d.newPod(&spot{name: node, node: &corev1.Node{}})
-	p.Name, p.UID, p.CreationTimestamp = name, c.uid(), metav1.NewTime(c.now)
-	if orphan {
-		p.OwnerReferences = nil
-	}
-	if bound {
-		p.Spec.NodeName = node
-	}
-	c.pods = append(c.pods, p)
-}
-
-func (c *cluster) changeDaemonSet(deleting, selector string) {
-	c.ds = c.ds.DeepCopy()
-	if deleting != "" {
-		at := metav1.NewTime(c.now)
-		c.ds.DeletionTimestamp = &at
-	}
-	if selector == "none" {
-		c.ds.Spec.Selector = &metav1.LabelSelector{}
-	}
-}
-
-// images counts the pods of each image.
-func (c *cluster) images() string {
+// images are the pods' images.
+func (c *cluster) images(brief bool) string {
 	var all []string
 	for _, p := range c.pods {
 		all = append(all, p.Spec.Containers[0].Image)
 	}
 	slices.Sort(all)
+	if brief {
+		return strings.TrimSpace(counted(all, "%s=%d "))
+	}
 	return strings.Join(all, " ")
 }
 

@@ -28,6 +28,7 @@ const (
 	FailedBackoff    Code = "FailedBackoff"
 	NodeNotReady     Code = "NodeNotReady"
 	RevisionPending  Code = "RevisionPending"
+	SurgePending     Code = "SurgePending"
 	SurgeBlocked     Code = "SurgeBlocked"
 	SettingInvalid   Code = "SettingInvalid"
 
@@ -98,6 +99,7 @@ var Codes = map[Code]string{
 	FailedBackoff:    "The pod has ended again; replacing it waits.",
 	NodeNotReady:     "The node is not ready, so nothing on it can be relied on.",
 	RevisionPending:  "The node has a pod of an older revision whose turn has not come.",
+	SurgePending:     "The node has a pod of an older revision; the new one beside it is not available.",
 	SurgeBlocked:     "The new pod finds no room on the node beside the old one.",
 	SettingInvalid:   "An annotation of Rollcall's cannot be read; it holds the rollout.",
 

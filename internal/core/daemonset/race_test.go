@@ -1,0 +1,8 @@
+//go:build race
+
+package daemonset
+
+const (
+	wantedSteps = 5_000
+	twinPods    = 3
+)
