@@ -121,6 +121,7 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	if err := eng.PlacePinned(); err != nil {
 		return err
 	}
+	eng.RegisterMetrics(apiMetrics{})
 	r.part(ctx, "engine", eng.Run)
 	simClient, err := client(cp, simnode.Account)
 	if err != nil {

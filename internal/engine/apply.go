@@ -41,10 +41,14 @@ func (e *Engine) apply(ctx context.Context, ds *appsv1.DaemonSet, plan daemonset
 			creates = append(creates, a)
 		case daemonset.DeletePod:
 			deletes = append(deletes, a)
-		case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod:
-			errs = append(errs, e.patchPod(ctx, ds, a, mem)) // what fails for one pod stays with it
+		case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod, daemonset.UnblockPod:
+			err := e.patchPod(ctx, ds, a, mem)
+			e.meters.wrote(string(a.Verb), err)
+			errs = append(errs, err) // what fails for one pod stays with it
 		default:
-			if err := e.applyRevision(ctx, ds, a, mem); err != nil {
+			err := e.applyRevision(ctx, ds, a, mem)
+			e.meters.wrote(string(a.Verb), err)
+			if err != nil {
 				return err // what comes later relies on it
 			}
 		}
@@ -100,10 +104,14 @@ func (e *Engine) applyRevision(ctx context.Context, ds *appsv1.DaemonSet, a daem
 func (e *Engine) patchPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
 	var patch []byte
 	var err error
-	if a.Verb == daemonset.LabelPod {
+	switch a.Verb {
+	case daemonset.UnblockPod:
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": a.Pod.UID,
+			"ownerReferences": []map[string]any{{"uid": ds.UID, "blockOwnerDeletion": false}}}})
+	case daemonset.LabelPod:
 		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": a.Pod.UID,
 			"labels": map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Pod.Labels[appsv1.ControllerRevisionHashLabelKey]}}})
-	} else {
+	default:
 		patch, err = e.ownerPatch(ctx, ds, a.Pod, a.Verb == daemonset.AdoptPod)
 	}
 	if err != nil {
@@ -140,7 +148,10 @@ func (e *Engine) ownerPatch(ctx context.Context, ds *appsv1.DaemonSet, o metav1.
 
 func (e *Engine) deletePods(ctx context.Context, ds *appsv1.DaemonSet, actions []daemonset.Action, mem *memory) []error {
 	errs := make([]error, len(actions))
-	workqueue.ParallelizeUntil(ctx, parallel, len(actions), func(i int) { errs[i] = e.deletePod(ctx, ds, actions[i], mem) })
+	workqueue.ParallelizeUntil(ctx, parallel, len(actions), func(i int) {
+		errs[i] = e.deletePod(ctx, ds, actions[i], mem)
+		e.meters.wrote(string(actions[i].Verb), errs[i])
+	})
 	return errs
 }
 
@@ -188,7 +199,10 @@ func (e *Engine) createPods(ctx context.Context, ds *appsv1.DaemonSet, actions [
 	for size := 1; len(actions) > 0; size = min(2*size, 250) {
 		n := min(size, len(actions))
 		errs := make([]error, n)
-		workqueue.ParallelizeUntil(ctx, parallel, n, func(i int) { errs[i] = e.createPod(ctx, ds, actions[i], mem) })
+		workqueue.ParallelizeUntil(ctx, parallel, n, func(i int) {
+			errs[i] = e.createPod(ctx, ds, actions[i], mem)
+			e.meters.wrote(string(actions[i].Verb), errs[i])
+		})
 		for _, err := range errs {
 			if err != nil {
 				refused++
@@ -251,9 +265,35 @@ func (e *Engine) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, status a
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
+	e.meters.wrote("UpdateStatus", err)
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	mem.wrote(daemonSets, written)
+	for _, n := range news(ds.Status.Conditions, status.Conditions) {
+		e.recorder.Event(ds, n.kind, n.reason, n.message)
+	}
 	return nil
+}
+
+// news are the events about the DaemonSet as a whole: one when a rollout stalls, and
+// one when it is complete.
+func news(before, now []appsv1.DaemonSetCondition) []event {
+	var out []event
+	if c, was := find(now, daemonset.Stalled), find(before, daemonset.Stalled); c.Status == corev1.ConditionTrue && (was.Status != c.Status || was.Reason != c.Reason) {
+		out = append(out, event{corev1.EventTypeWarning, c.Reason, c.Message})
+	}
+	if c, was := find(now, daemonset.Progressing), find(before, daemonset.Progressing); c.Reason == daemonset.RolloutComplete && was.Reason != "" && was.Reason != c.Reason {
+		out = append(out, event{corev1.EventTypeNormal, c.Reason, c.Message})
+	}
+	return out
+}
+
+func find(list []appsv1.DaemonSetCondition, t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondition {
+	for _, c := range list {
+		if c.Type == t {
+			return c
+		}
+	}
+	return appsv1.DaemonSetCondition{}
 }

@@ -36,6 +36,7 @@ type Engine struct {
 	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	recorder record.EventRecorder
 	synced   chan struct{}
+	meters   meters
 	placer   *Placer // nil where another scheduler places every pod
 
 	mu    sync.Mutex
@@ -48,6 +49,7 @@ func New(client kubernetes.Interface) (*Engine, error) {
 	e := &Engine{
 		client: client,
 		synced: make(chan struct{}),
+		meters: newMeters(),
 		plans:  map[cache.ObjectName]daemonset.Plan{},
 		state:  map[cache.ObjectName]*memory{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -155,7 +157,9 @@ func (e *Engine) sync(ctx context.Context, key cache.ObjectName) (time.Duration,
 	if wait := mem.waiting(e.caches, time.Now()); wait > 0 {
 		return wait, nil
 	}
+	began := time.Now()
 	plan := daemonset.Decide(*in)
+	e.meters.decide.Observe(time.Since(began).Seconds())
 	e.remember(key, plan)
 	mem.keepPlaces(plan.Places)
 	err = e.apply(ctx, in.DaemonSet, plan, mem)
@@ -179,6 +183,7 @@ func (e *Engine) memoryOf(key cache.ObjectName) *memory {
 func (e *Engine) remember(key cache.ObjectName, p daemonset.Plan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.meters.finishes(e.plans[key], p)
 	e.plans[key] = p
 }
 

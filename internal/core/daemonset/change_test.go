@@ -220,6 +220,9 @@ func (c *cluster) daemonSetChanges(w words) {
 	if w.has("deleting") {
 		at := metav1.NewTime(c.now)
 		c.ds.DeletionTimestamp = &at
+		if w.get("deleting") == "foreground" {
+			c.ds.Finalizers = []string{metav1.FinalizerDeleteDependents}
+		}
 	}
 	if w.get("selector") == "none" {
 		c.ds.Spec.Selector = &metav1.LabelSelector{}

@@ -128,6 +128,8 @@ func (c *cluster) carry(a Action) error {
 		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences = nil })
 	case LabelPod:
 		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.Labels = a.Pod.Labels })
+	case UnblockPod:
+		return c.change(a.Pod.UID, func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = new(bool) })
 	case BumpCollision:
 		return nil // the status has the count
 	default:

@@ -20,6 +20,7 @@ func Decide(in Input) Plan {
 	ds := in.DaemonSet
 	plan := Plan{Status: *ds.Status.DeepCopy(), Places: slices.Clone(in.Places)}
 	if ds.DeletionTimestamp != nil {
+		leave(in, &plan)
 		return plan
 	}
 	selector, warning := readSelector(ds)

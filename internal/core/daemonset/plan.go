@@ -48,6 +48,7 @@ const (
 	AdoptPod        Verb = "AdoptPod"
 	ReleasePod      Verb = "ReleasePod"
 	LabelPod        Verb = "LabelPod"
+	UnblockPod      Verb = "UnblockPod" // the DaemonSet's deletion does not wait for it
 	DeletePod       Verb = "DeletePod"
 	CreatePod       Verb = "CreatePod"
 )
@@ -55,7 +56,7 @@ const (
 // verbs is the order of the actions of a plan: first what later ones rely on, and
 // the deletion of revisions last, when no pod needs them.
 var verbs = []Verb{AdoptRevision, ReleaseRevision, BumpCollision, CreateRevision, UpdateRevision,
-	AdoptPod, ReleasePod, LabelPod, DeletePod, CreatePod, DeleteRevision}
+	AdoptPod, ReleasePod, LabelPod, UnblockPod, DeletePod, CreatePod, DeleteRevision}
 
 // Action is one write. Pod and Revision are the objects to write, or the ones to
 // delete; they are the plan's own copies where they differ from the input.

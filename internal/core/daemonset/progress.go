@@ -25,9 +25,12 @@ type Rollout struct {
 	Waits        []string  // the nodes it waits for, and why: `n4 (CrashLoop)`
 }
 
-// The reasons of the Progressing condition.
+// RolloutComplete is the reason of the Progressing condition once every node had an
+// available pod of the wanted revision.
+const RolloutComplete = "RolloutComplete"
+
+// The other reasons of the Progressing condition.
 const (
-	rolloutComplete   = "RolloutComplete"
 	rolloutInProgress = "RolloutInProgress"
 	rolloutOnDelete   = "OnDelete" // old pods stay until somebody deletes them
 	rolloutHeld       = string(fit.SettingInvalid)
@@ -64,7 +67,7 @@ func readRollout(conditions []appsv1.DaemonSetCondition) (r Rollout, reason stri
 	if err1 != nil || err2 != nil {
 		return Rollout{}, ""
 	}
-	r.Complete = c.Reason == rolloutComplete
+	r.Complete = c.Reason == RolloutComplete
 	return r, c.Reason
 }
 
@@ -138,7 +141,7 @@ func (d *decision) conclude(before string, outdated int) {
 	var stall fit.Reason
 	switch blocked := d.blocked(); {
 	case r.Complete:
-		c.Reason, c.Message = rolloutComplete, "every node had an available pod of the wanted revision"
+		c.Reason, c.Message = RolloutComplete, "every node had an available pod of the wanted revision"
 	case len(d.plan.Wrong) > 0:
 		c.Reason, stall = rolloutHeld, d.plan.Wrong[0]
 		c.Message = "the rollout is held: " + stall.Message
@@ -147,7 +150,7 @@ func (d *decision) conclude(before string, outdated int) {
 		c.Message = fmt.Sprintf("%d nodes keep pods of older revisions until these are deleted: updateStrategy is OnDelete", outdated)
 	case len(r.Waits) == 0:
 		r.Complete, r.LastProgress = true, d.in.Now.Truncate(time.Second)
-		c.Reason, c.Message = rolloutComplete, "every node had an available pod of the wanted revision"
+		c.Reason, c.Message = RolloutComplete, "every node had an available pod of the wanted revision"
 	case len(blocked) > 0 && len(blocked) >= d.maxSurge:
 		stall = fit.Reason{Code: fit.SurgeBlocked, Message: fmt.Sprintf("the new pod finds no room beside the old one on %s: set maxSurge to 0 and maxUnavailable to 1, or make room", some(blocked))}
 		c.Message = stall.Message
@@ -248,9 +251,11 @@ func telling(c appsv1.DaemonSetCondition) bool {
 	case Available:
 		return c.Status != corev1.ConditionTrue
 	case Progressing:
-		return c.Reason != rolloutComplete
+		return c.Reason != RolloutComplete
 	case Stalled:
 		return c.Status == corev1.ConditionTrue
+	case Reconciling:
+		return c.Reason == string(fit.DaemonSetDeleted)
 	default:
 		return false
 	}

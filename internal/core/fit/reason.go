@@ -57,9 +57,10 @@ const (
 
 // Why nothing is done for the whole DaemonSet.
 const (
-	SelectingAll    Code = "SelectingAll"
-	SelectorInvalid Code = "SelectorInvalid"
-	TemplateInvalid Code = "TemplateInvalid"
+	DaemonSetDeleted Code = "DaemonSetDeleted"
+	SelectingAll     Code = "SelectingAll"
+	SelectorInvalid  Code = "SelectorInvalid"
+	TemplateInvalid  Code = "TemplateInvalid"
 )
 
 // Why a pod cannot be on its node now.
@@ -122,9 +123,10 @@ var Codes = map[Code]string{
 	RevisionStable:  "The revision has run on every node.",
 	HistoryLimit:    "There are more old revisions than revisionHistoryLimit.",
 
-	SelectingAll:    "The selector is empty and would select every pod.",
-	SelectorInvalid: "The selector cannot be read, or does not match the template's labels.",
-	TemplateInvalid: "The template cannot be stored as a revision.",
+	DaemonSetDeleted: "The DaemonSet is being deleted.",
+	SelectingAll:     "The selector is empty and would select every pod.",
+	SelectorInvalid:  "The selector cannot be read, or does not match the template's labels.",
+	TemplateInvalid:  "The template cannot be stored as a revision.",
 
 	NodeUnschedulable:    "The node is cordoned, and the pod does not tolerate that.",
 	HostPortTaken:        "Another pod on the node holds a host port that the pod asks for.",
