@@ -146,6 +146,8 @@ func (e *Engine) work(ctx context.Context) {
 // without any event, 0 for never.
 func (e *Engine) sync(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	mem := e.memoryOf(key)
+	// Before gathering: what the caches show afterwards may be newer than the facts.
+	wait := mem.waiting(e.caches, time.Now())
 	in, err := e.gather(key, mem)
 	if err != nil {
 		return 0, err
@@ -154,7 +156,7 @@ func (e *Engine) sync(ctx context.Context, key cache.ObjectName) (time.Duration,
 		e.forget(key)
 		return 0, nil
 	}
-	if wait := mem.waiting(e.caches, time.Now()); wait > 0 {
+	if wait > 0 {
 		return wait, nil
 	}
 	began := time.Now()
