@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,11 @@ func (e *Engine) gather(key cache.ObjectName, mem *memory) (*daemonset.Input, er
 	if err != nil {
 		return nil, err
 	}
+	foreign, err := e.foreignRevisions(ds)
+	if err != nil {
+		return nil, err
+	}
+	revisions = append(revisions, foreign...)
 	in := &daemonset.Input{Now: time.Now(), DaemonSet: ds, Revisions: revisions, Nodes: nodes, Pods: pods, Places: mem.placesCopy()}
 	if ns, err := e.caches.namespaces.Get(key.Namespace); err == nil {
 		in.Defaults = ns.Annotations
@@ -90,6 +96,23 @@ func ownedOrOrphan[T any](inf cache.SharedIndexInformer, ds *appsv1.DaemonSet) (
 		}
 		for _, o := range objs {
 			out = append(out, o.(T))
+		}
+	}
+	return out, nil
+}
+
+// foreignRevisions are those of other owners whose names the DaemonSet might need:
+// a name that is taken moves the collision count.
+func (e *Engine) foreignRevisions(ds *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
+	all, err := e.caches.revisionInformer.GetIndexer().ByIndex(cache.NamespaceIndex, ds.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []*appsv1.ControllerRevision
+	for _, obj := range all {
+		r := obj.(*appsv1.ControllerRevision)
+		if ref := metav1.GetControllerOf(r); ref != nil && ref.UID != ds.UID && strings.HasPrefix(r.Name, ds.Name+"-") {
+			out = append(out, r)
 		}
 	}
 	return out, nil
