@@ -72,7 +72,8 @@ func (w *world) checkBudget(in Input, plan Plan) {
 }
 
 // checkSurge: a plan puts new pods beside available ones only while fewer nodes
-// than maxSurge have a new pod that is not available beside such a one.
+// than maxSurge have a new pod that is not available beside such a one. One that
+// has ended takes no room.
 func (w *world) checkSurge(in Input, plan Plan) {
 	made := map[string]bool{}
 	for _, a := range plan.Actions {
@@ -87,7 +88,7 @@ func (w *world) checkSurge(in Input, plan Plan) {
 	for _, n := range in.Nodes {
 		old, fresh := false, made[n.Name]
 		for _, p := range in.Pods {
-			if target(p) != n.Name || !in.mine(p) || p.DeletionTimestamp != nil || slices.Contains(gone, p) {
+			if target(p) != n.Name || !in.mine(p) || p.DeletionTimestamp != nil || ended(p) || slices.Contains(gone, p) {
 				continue
 			}
 			old = old || !in.current(p, plan.Hash) && in.up(p)
