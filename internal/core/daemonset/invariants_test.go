@@ -73,6 +73,7 @@ func (w *world) begin() {
 
 // happens lets something go wrong, or somebody change something.
 func (w *world) happens() {
+	w.regain()
 	event := w.dice.roll(24, "event")
 	w.tell("event %d", event)
 	switch event {

@@ -62,9 +62,14 @@ func newWorld(t failer, d dice, decides func(Input) Plan) *world {
 	return w
 }
 
-// record notes a state of the store. A node with an available pod is not lost.
+// record notes a state of the store.
 func (w *world) record() {
 	w.past = append(w.past, snapshot{w.ds, slices.Clone(w.nodes), slices.Clone(w.pods), slices.Clone(w.revisions)})
+	w.regain()
+}
+
+// regain notes which nodes have an available pod again; time alone may bring that.
+func (w *world) regain() {
 	for _, n := range w.nodes {
 		if w.lost[n.Name] && w.input().serves(n) {
 			w.lost[n.Name] = false
