@@ -168,6 +168,7 @@ func (w *world) replaceByHand() {
 		return
 	}
 	w.change(w.pods[w.dice.roll(len(w.pods), "pod")].UID, func(p *corev1.Pod) {
+		w.meddled[target(p)] = true
 		p.UID, p.CreationTimestamp, p.DeletionTimestamp = w.uid(), metav1.NewTime(w.now), nil
 		p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	})
