@@ -73,6 +73,7 @@ func (w *world) begin() {
 
 // happens lets something go wrong, or somebody change something.
 func (w *world) happens() {
+	w.regain()
 	event := w.dice.roll(24, "event")
 	w.tell("event %d", event)
 	switch event {
@@ -167,6 +168,7 @@ func (w *world) replaceByHand() {
 		return
 	}
 	w.change(w.pods[w.dice.roll(len(w.pods), "pod")].UID, func(p *corev1.Pod) {
+		w.meddled[target(p)] = true
 		p.UID, p.CreationTimestamp, p.DeletionTimestamp = w.uid(), metav1.NewTime(w.now), nil
 		p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	})

@@ -31,11 +31,12 @@ type world struct {
 	doubt     int        // up to where deletes were done without an answer
 	late      []lateDelete
 
-	made   map[types.UID]bool // pods that Rollcall made
-	lost   map[string]bool    // nodes that Rollcall took the last available pod from
-	ending map[string]ending  // by node
-	steps  int
-	told   []sentence
+	meddled map[string]bool    // nodes on which somebody else made a pod
+	made    map[types.UID]bool // pods that Rollcall made
+	lost    map[string]bool    // nodes that Rollcall took the last available pod from
+	ending  map[string]ending  // by node
+	steps   int
+	told    []sentence
 }
 
 type snapshot struct {
@@ -57,14 +58,19 @@ type failer interface {
 }
 
 func newWorld(t failer, d dice, decides func(Input) Plan) *world {
-	w := &world{cluster: newCluster(), dice: d, t: t, decides: decides, checked: true, made: map[types.UID]bool{}, lost: map[string]bool{}, ending: map[string]ending{}}
+	w := &world{cluster: newCluster(), dice: d, t: t, decides: decides, checked: true, meddled: map[string]bool{}, made: map[types.UID]bool{}, lost: map[string]bool{}, ending: map[string]ending{}}
 	w.record()
 	return w
 }
 
-// record notes a state of the store. A node with an available pod is not lost.
+// record notes a state of the store.
 func (w *world) record() {
 	w.past = append(w.past, snapshot{w.ds, slices.Clone(w.nodes), slices.Clone(w.pods), slices.Clone(w.revisions)})
+	w.regain()
+}
+
+// regain notes which nodes have an available pod again; time alone may bring that.
+func (w *world) regain() {
 	for _, n := range w.nodes {
 		if w.lost[n.Name] && w.input().serves(n) {
 			w.lost[n.Name] = false
