@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/rollcall-dev/rollcall/internal/core/daemonset"
@@ -27,36 +29,63 @@ const (
 	refusals = 16
 )
 
-// apply carries out the plan: revisions first, then ownership, deletes, creates,
-// and the status last, also when something before it was refused.
+// apply carries out the plan in its order, the writes of one verb at a time, and the
+// status last, also when something before it was refused.
 func (e *Engine) apply(ctx context.Context, ds *appsv1.DaemonSet, plan daemonset.Plan, mem *memory) error {
 	if plan.Warning != nil {
 		e.recorder.Event(ds, corev1.EventTypeWarning, string(plan.Warning.Code), plan.Warning.Message)
 	}
-	var creates, deletes []daemonset.Action
 	var errs []error
-	for _, a := range plan.Actions {
-		switch a.Verb {
-		case daemonset.CreatePod:
-			creates = append(creates, a)
-		case daemonset.DeletePod:
-			deletes = append(deletes, a)
-		case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod, daemonset.UnblockPod:
-			err := e.patchPod(ctx, ds, a, mem)
-			e.meters.wrote(string(a.Verb), err)
-			errs = append(errs, err) // what fails for one pod stays with it
-		default:
-			err := e.applyRevision(ctx, ds, a, mem)
-			e.meters.wrote(string(a.Verb), err)
-			if err != nil {
-				return err // what comes later relies on it
-			}
+	for rest := plan.Actions; len(rest) > 0; {
+		verb := rest[0].Verb
+		n := slices.IndexFunc(rest, func(a daemonset.Action) bool { return a.Verb != verb })
+		if n < 0 {
+			n = len(rest)
+		}
+		failed := e.applyAll(ctx, ds, verb, rest[:n], mem)
+		errs, rest = append(errs, failed...), rest[n:]
+		if len(failed) > 0 && reliedOn(verb) {
+			return errors.Join(errs...)
 		}
 	}
-	errs = append(errs, e.deletePods(ctx, ds, deletes, mem)...)
-	errs = append(errs, e.createPods(ctx, ds, creates, mem)...)
-	errs = append(errs, e.writeStatus(ctx, ds, plan.Status, mem))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.writeStatus(ctx, ds, plan.Status, mem))...)
+}
+
+// reliedOn says that what comes later in a plan cannot do without the verb's writes.
+// What fails for one pod stays with it.
+func reliedOn(v daemonset.Verb) bool {
+	switch v {
+	case daemonset.AdoptRevision, daemonset.ReleaseRevision, daemonset.CreateRevision, daemonset.UpdateRevision:
+		return true
+	default:
+		return false
+	}
+}
+
+// applyAll makes the writes of one verb and returns what failed.
+func (e *Engine) applyAll(ctx context.Context, ds *appsv1.DaemonSet, v daemonset.Verb, actions []daemonset.Action, mem *memory) []error {
+	switch v {
+	case daemonset.BumpCollision:
+		return nil // the status carries the new count
+	case daemonset.CreatePod:
+		return e.createPods(ctx, ds, actions, mem)
+	case daemonset.DeletePod:
+		return e.eachAction(ctx, actions, parallel, func(a daemonset.Action) error { return e.deletePod(ctx, ds, a, mem) })
+	case daemonset.AdoptPod, daemonset.ReleasePod, daemonset.LabelPod, daemonset.UnblockPod:
+		return e.eachAction(ctx, actions, 1, func(a daemonset.Action) error { return e.patchPod(ctx, ds, a, mem) })
+	default:
+		return e.eachAction(ctx, actions, 1, func(a daemonset.Action) error { return e.applyRevision(ctx, ds, a, mem) })
+	}
+}
+
+// eachAction makes the writes, so many at once, and returns what failed.
+func (e *Engine) eachAction(ctx context.Context, actions []daemonset.Action, atOnce int, do func(daemonset.Action) error) []error {
+	errs := make([]error, len(actions))
+	workqueue.ParallelizeUntil(ctx, atOnce, len(actions), func(i int) {
+		errs[i] = do(actions[i])
+		e.meters.wrote(string(actions[i].Verb), errs[i])
+	})
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 func (e *Engine) applyRevision(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
@@ -93,8 +122,6 @@ func (e *Engine) applyRevision(ctx context.Context, ds *appsv1.DaemonSet, a daem
 			return fmt.Errorf("change the owner of revision %s: %w", a.Revision.Name, err)
 		}
 		mem.wrote(revisions, r)
-	case daemonset.BumpCollision:
-		return nil // the status carries the new count
 	default:
 		return fmt.Errorf("unknown action %q", a.Verb)
 	}
@@ -146,15 +173,6 @@ func (e *Engine) ownerPatch(ctx context.Context, ds *appsv1.DaemonSet, o metav1.
 		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}})
 }
 
-func (e *Engine) deletePods(ctx context.Context, ds *appsv1.DaemonSet, actions []daemonset.Action, mem *memory) []error {
-	errs := make([]error, len(actions))
-	workqueue.ParallelizeUntil(ctx, parallel, len(actions), func(i int) {
-		errs[i] = e.deletePod(ctx, ds, actions[i], mem)
-		e.meters.wrote(string(actions[i].Verb), errs[i])
-	})
-	return errs
-}
-
 func (e *Engine) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
 	if event := podEvent(a); event != nil {
 		e.recorder.Event(ds, event.kind, event.reason, event.message)
@@ -162,6 +180,9 @@ func (e *Engine) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a daemonse
 	err := e.client.CoreV1().Pods(a.Pod.Namespace).Delete(ctx, a.Pod.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.Pod.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if mayHaveBeenDone(err) { // the next pass must not take down another in its stead
+			mem.deleted(pods, a.Pod)
+		}
 		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 		return fmt.Errorf("delete pod %s: %w", a.Pod.Name, err)
 	}
@@ -198,20 +219,13 @@ func (e *Engine) createPods(ctx context.Context, ds *appsv1.DaemonSet, actions [
 	refused := 0
 	for size := 1; len(actions) > 0; size = min(2*size, 250) {
 		n := min(size, len(actions))
-		errs := make([]error, n)
-		workqueue.ParallelizeUntil(ctx, parallel, n, func(i int) {
-			errs[i] = e.createPod(ctx, ds, actions[i], mem)
-			e.meters.wrote(string(actions[i].Verb), errs[i])
-		})
-		for _, err := range errs {
-			if err != nil {
-				refused++
-				all = append(all, err)
-			} else {
-				refused = 0
-			}
+		failed := e.eachAction(ctx, actions[:n], parallel, func(a daemonset.Action) error { return e.createPod(ctx, ds, a, mem) })
+		if all = append(all, failed...); len(failed) == n {
+			refused += n
+		} else {
+			refused = 0
 		}
-		if actions = actions[n:]; refused >= refusals {
+		if actions = actions[n:]; len(actions) > 0 && refused >= refusals {
 			return append(all, fmt.Errorf("%d further creates were left to the next pass after %d refusals in a row", len(actions), refused))
 		}
 	}
@@ -219,23 +233,16 @@ func (e *Engine) createPods(ctx context.Context, ds *appsv1.DaemonSet, actions [
 }
 
 func (e *Engine) createPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
-	client := e.client.CoreV1().Pods(ds.Namespace)
-	p, err := client.Create(ctx, a.Pod, metav1.CreateOptions{})
+	p, err := e.client.CoreV1().Pods(ds.Namespace).Create(ctx, a.Pod, metav1.CreateOptions{})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		p, err = client.Get(ctx, a.Pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("look at pod %s, whose name is taken: %w", a.Pod.Name, err)
-		}
-		if !metav1.IsControlledBy(p, ds) || p.DeletionTimestamp != nil {
-			mem.salt(a.Node)
-			return fmt.Errorf("create pod %s: the name belongs to another; trying the next one", a.Pod.Name)
-		}
-		mem.wrote(pods, p)
-		return nil
+		return e.nameTaken(ctx, ds, a, mem)
 	case err != nil:
+		if mayHaveBeenDone(err) {
+			mem.mayExist(pods, a.Pod)
+		}
 		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 		mem.refused(a.Node, refusal(err))
 		return fmt.Errorf("create a pod for node %s: %w", a.Node, err)
@@ -243,6 +250,32 @@ func (e *Engine) createPod(ctx context.Context, ds *appsv1.DaemonSet, a daemonse
 	mem.wrote(pods, p)
 	e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", p.Name)
 	return nil
+}
+
+// nameTaken looks at the pod that has the name already. It is the wanted one where an
+// earlier create's answer was lost, and one to adopt where nobody controls it: then
+// the caches only have to show it. Any other makes the next pass take another name.
+func (e *Engine) nameTaken(ctx context.Context, ds *appsv1.DaemonSet, a daemonset.Action, mem *memory) error {
+	p, err := e.client.CoreV1().Pods(ds.Namespace).Get(ctx, a.Pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("look at pod %s, whose name is taken: %w", a.Pod.Name, err)
+	}
+	ours := metav1.IsControlledBy(p, ds) || metav1.GetControllerOf(p) == nil && selects(ds, p.Labels)
+	if !ours || p.DeletionTimestamp != nil {
+		mem.salt(a.Node)
+		return fmt.Errorf("create pod %s: the name belongs to another; trying the next one", a.Pod.Name)
+	}
+	mem.wrote(pods, p)
+	return nil
+}
+
+// mayHaveBeenDone says that the write may have happened although it failed: its
+// answer was lost, or the server ran out of time.
+func mayHaveBeenDone(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsUnexpectedServerError(err)
+	}
+	return !utilnet.IsConnectionRefused(err)
 }
 
 // refusal is an API error without the pod's name, so that one cause reads alike on

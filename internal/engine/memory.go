@@ -34,8 +34,8 @@ type memory struct {
 type write struct {
 	informer func(caches) cache.SharedIndexInformer
 	key      string
-	uid      types.UID
-	version  uint64 // 0 for a delete
+	uid      types.UID // "" for a create whose answer was lost: whatever has the name
+	version  uint64    // 0 for a delete
 	at       time.Time
 }
 
@@ -95,6 +95,11 @@ func (m *memory) deleted(inf func(caches) cache.SharedIndexInformer, o metav1.Ob
 	m.note(write{informer: inf, key: keyOf(o), uid: o.GetUID(), at: time.Now()})
 }
 
+// mayExist notes a create whose answer was lost.
+func (m *memory) mayExist(inf func(caches) cache.SharedIndexInformer, o metav1.Object) {
+	m.note(write{informer: inf, key: keyOf(o), version: 1, at: time.Now()})
+}
+
 func keyOf(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
 func (m *memory) note(w write) {
@@ -127,7 +132,7 @@ func (w write) shown(c caches) bool {
 		return false
 	}
 	o := object(obj)
-	if !found || o == nil || o.GetUID() != w.uid {
+	if !found || o == nil || w.uid != "" && o.GetUID() != w.uid {
 		return w.version == 0
 	}
 	if w.version == 0 {
