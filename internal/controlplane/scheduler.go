@@ -68,7 +68,10 @@ const elsewherePlugin = "RollcallPlacedElsewhere"
 // are promised (nominatedNodeName) it still respects.
 type elsewhere struct{ others func(*corev1.Pod) bool }
 
-var _ fwk.PreEnqueuePlugin = elsewhere{}
+var (
+	_ fwk.PreEnqueuePlugin  = elsewhere{}
+	_ fwk.EnqueueExtensions = elsewhere{}
+)
 
 // Name is the plugin's.
 func (elsewhere) Name() string { return elsewherePlugin }
@@ -79,4 +82,10 @@ func (e elsewhere) PreEnqueue(_ context.Context, p *corev1.Pod) *fwk.Status {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "placed on the node it is pinned to")
 	}
 	return nil
+}
+
+// EventsToRegister names no event: none makes a pod the scheduler's that was not.
+// Without it every event would go through all pods that are held back.
+func (elsewhere) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return nil, nil
 }
