@@ -83,7 +83,12 @@ func (r *run) controlPlane(specs []simnode.Spec, local bool) error {
 	cfg := controlplane.Config{DataDir: r.dir, Address: r.apiAddress, Lean: r.lean, AuditLog: r.auditLog, Accounts: []controlplane.Account{
 		{Namespace: engine.Namespace, Name: engine.Account, Rules: engine.Rules()},
 		{Namespace: simnode.Namespace, Name: simnode.Account, Rules: simnode.Rules()},
-	}, Warners: warners, PlacedElsewhere: engine.Pinned}
+	}, Warners: warners}
+	if r.keeper == keeperRollcall {
+		cfg.PlacedElsewhere = engine.Pinned
+	} else {
+		cfg.DaemonSetController = true
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cp, err := controlplane.Start(ctx, cfg)
 	if err != nil {
@@ -110,19 +115,10 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	ctx, cancel := context.WithCancel(context.Background())
 	defer r.parts.Wait()
 	defer cancel()
-	engineClient, err := client(cp, engine.Account)
+	ready, err := r.startEngine(ctx, cp)
 	if err != nil {
 		return err
 	}
-	eng, err := engine.New(engineClient)
-	if err != nil {
-		return err
-	}
-	if err := eng.PlacePinned(); err != nil {
-		return err
-	}
-	eng.RegisterMetrics(apiMetrics{})
-	r.part(ctx, "engine", eng.Run)
 	simClient, err := client(cp, simnode.Account)
 	if err != nil {
 		return err
@@ -130,9 +126,9 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	fleet := simnode.New(simnode.Config{Client: simClient, Nodes: specs, ReadyDelay: r.simReadyDelay, TerminationDelay: simTermination,
 		Version: version.Get().GitVersion})
 	r.part(ctx, "simulated nodes", fleet.Run)
-	for _, ready := range []<-chan struct{}{eng.Synced(), fleet.Ready()} {
+	for _, started := range []<-chan struct{}{ready, fleet.Ready()} {
 		select {
-		case <-ready:
+		case <-started:
 		case err := <-r.failed:
 			return err
 		case <-r.interrupted.Done():
@@ -142,9 +138,6 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	fmt.Fprintf(r.out, "ready https://%s in %.1f s\n", r.apiAddress, time.Since(r.began).Seconds())
 	time.AfterFunc(settled, releaseMemory)
 	fmt.Fprintf(r.out, "to use it: kubectl --kubeconfig %s get ds -A   (Ctrl-C ends everything)\n", cfg.AdminKubeconfig())
-	if r.roll {
-		r.part(ctx, "roll call", func(ctx context.Context) error { return watchRoll(ctx, r.out, engineClient, eng) })
-	}
 	r.part(ctx, "apply", func(ctx context.Context) error { return applyFiles(ctx, r.out, r.dir, r.apply) })
 	if local {
 		stop, err := r.joinThisMachine(ctx, cp, cfg)
@@ -160,6 +153,33 @@ func (r *run) work(cp *controlplane.Server, cfg controlplane.Config, specs []sim
 	case err := <-r.failed:
 		return err
 	}
+}
+
+// startEngine starts it, unless upstream's controller keeps the DaemonSets. The
+// channel is closed once it works.
+func (r *run) startEngine(ctx context.Context, cp *controlplane.Server) (ready <-chan struct{}, err error) {
+	if r.keeper != keeperRollcall {
+		none := make(chan struct{})
+		close(none)
+		return none, nil
+	}
+	api, err := client(cp, engine.Account)
+	if err != nil {
+		return nil, err
+	}
+	eng, err := engine.New(api)
+	if err != nil {
+		return nil, err
+	}
+	if err := eng.PlacePinned(); err != nil {
+		return nil, err
+	}
+	eng.RegisterMetrics(apiMetrics{})
+	r.part(ctx, "engine", eng.Run)
+	if r.roll {
+		r.part(ctx, "roll call", func(ctx context.Context) error { return watchRoll(ctx, r.out, api, eng) })
+	}
+	return eng.Synced(), nil
 }
 
 // part runs one; its failure ends the program.

@@ -18,6 +18,7 @@ import (
 type upOptions struct {
 	dataDir, apiAddress, auditLog string
 	simSpec, localNode            string
+	keeper                        string // who keeps the DaemonSets
 	apply                         []string
 	simNodes                      int
 	simReadyDelay                 time.Duration
@@ -61,11 +62,25 @@ func addServerFlags(cmd *cobra.Command, o *upOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.apiAddress, "api-address", "127.0.0.1:6443", "where the API listens, as IP:PORT")
 	f.BoolVar(&o.lean, "lean", false, "run only the controllers that agents need: an applied Deployment gets no pods")
+	f.StringVar(&o.keeper, "daemonset-controller", keeperRollcall, "who keeps the DaemonSets: rollcall, or upstream, whose own controller and scheduler\n"+
+		"take over (to compare, or to go back)")
 	f.StringVar(&o.auditLog, "audit-log", "", "write an audit log to this file")
 }
 
+// The values of --daemonset-controller.
+const (
+	keeperRollcall = "rollcall"
+	keeperUpstream = "upstream"
+)
+
 // check says what is wrong with the flags before anything is started.
 func (o upOptions) check() ([]simnode.Spec, error) {
+	if o.keeper != keeperRollcall && o.keeper != keeperUpstream {
+		return nil, fmt.Errorf("--daemonset-controller %q: it is %s or %s", o.keeper, keeperRollcall, keeperUpstream)
+	}
+	if o.roll && o.keeper != keeperRollcall {
+		return nil, fmt.Errorf("--roll: only Rollcall's controller calls the roll, not --daemonset-controller %s", o.keeper)
+	}
 	for _, file := range o.apply {
 		if _, err := os.Stat(file); err != nil {
 			return nil, fmt.Errorf("--apply: %w", err)

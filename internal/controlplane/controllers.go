@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,7 +18,8 @@ import (
 // PodCIDR is where pods get their addresses.
 const PodCIDR = "10.42.0.0/16"
 
-// startControllers runs upstream's controllers without its DaemonSet controller.
+// startControllers runs upstream's controllers, its DaemonSet controller only where
+// it is asked for.
 func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig string) error {
 	opts, err := kcmoptions.NewKubeControllerManagerOptions()
 	if err != nil {
@@ -38,13 +41,7 @@ func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig stri
 		"--cluster-signing-cert-file=" + keys.path("ca.crt"), "--cluster-signing-key-file=" + keys.path("ca.key"),
 		"--allocate-node-cidrs=true", "--cluster-cidr=" + PodCIDR, "--service-cluster-ip-range=" + ServiceCIDR,
 	}
-	if s.cfg.Lean {
-		for _, c := range leanControllers {
-			args = append(args, "--controllers="+c)
-		}
-	} else {
-		args = append(args, "--controllers=*,bootstrap-signer-controller,token-cleaner-controller,-daemonset-controller")
-	}
+	args = append(args, "--controllers="+strings.Join(s.controllers(), ","))
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("configure the controllers: %w", err)
 	}
@@ -61,4 +58,17 @@ func (s *Server) startControllers(ctx context.Context, keys pki, kubeconfig stri
 	c.ComponentConfig.Generic.MinResyncPeriod.Duration = 12 * time.Hour
 	go func() { s.failed("controllers", kcmapp.Run(ctx, c.Complete())) }()
 	return nil
+}
+
+// controllers are the names and patterns of those that run.
+func (s *Server) controllers() []string {
+	const own = "daemonset-controller"
+	list := []string{"*", "bootstrap-signer-controller", "token-cleaner-controller"}
+	if s.cfg.Lean {
+		list = slices.Clone(leanControllers)
+	}
+	if s.cfg.DaemonSetController {
+		return append(list, own)
+	}
+	return append(list, "-"+own)
 }

@@ -24,6 +24,8 @@ type Config struct {
 	Lean     bool      // only the controllers that agents need, no Deployments
 	AuditLog string    // file, "" for none
 	Accounts []Account // of other parts of this process, see Server.ClientConfig
+	// DaemonSetController runs upstream's own; without it somebody else keeps the DaemonSets.
+	DaemonSetController bool
 	// PlacedElsewhere says which pods the scheduler leaves to others; nil for none.
 	PlacedElsewhere func(*corev1.Pod) bool
 	Warners         map[schema.GroupVersionKind]Warner // what is said when such an object is applied
