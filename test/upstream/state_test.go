@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/daemon"
 	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
@@ -142,6 +143,13 @@ func (w *world) recount() appsv1.DaemonSetStatus {
 	}
 	s.NumberUnavailable = s.DesiredNumberScheduled - s.NumberAvailable
 	return s
+}
+
+// wants is upstream's answer to whether the node should have a pod, and whether it
+// may keep one.
+func (w *world) wants(n *corev1.Node) (should, may bool) {
+	should, may = daemon.NodeShouldRunDaemonPod(klog.Logger{}, n, w.daemonSet())
+	return should && !(w.drains && n.DeletionTimestamp != nil), may
 }
 
 func (w *world) oldest(ds *appsv1.DaemonSet, node string) *corev1.Pod {

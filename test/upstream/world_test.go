@@ -69,6 +69,7 @@ type world struct {
 	stop func() error
 
 	removed *appsv1.DaemonSet // to be made again
+	drains  bool              // whether nodes that are being deleted are left out
 
 	mu     sync.Mutex
 	writes []write // of the controllers
@@ -157,6 +158,7 @@ func bubble(t *testing.T, test func() error) error {
 func together(t *testing.T, nodes int, test func(*pair) error) error {
 	return bubble(t, func() error {
 		p := &pair{upstream: newWorld(nodes), rollcall: newWorld(nodes), met: map[string]int{}}
+		p.rollcall.drains = true
 		defer p.each(func(w *world) { w.stop() })
 		if err := p.start(); err != nil {
 			return err

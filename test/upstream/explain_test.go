@@ -1,0 +1,236 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// explainConditions: Rollcall's own types are there, upstream sets none.
+func explainConditions(e *ends) bool {
+	own := []string{"Available", "Progressing", "Reconciling", "Stalled"}
+	if len(e.upstream.conditions) > 0 || !slices.Equal(e.rollcall.conditions, own) {
+		return false
+	}
+	e.rollcall.conditions = nil
+	return true
+}
+
+// explainHistory: an old revision that worked is spared beyond the limit; the next
+// one may go in its stead.
+func explainHistory(e *ends) bool {
+	spared := e.only(e.rollcall.revisions, e.upstream.revisions)
+	for _, s := range []*state{&e.upstream, &e.rollcall} {
+		for i := range s.revisions {
+			s.revisions[i].stable = false // upstream's are copies
+		}
+	}
+	if len(spared) != 1 || !spared[0].stable || spared[0].hash == e.rollcall.hash {
+		return false
+	}
+	is := func(r revisionState) bool { return r.name == spared[0].name }
+	e.rollcall.revisions = slices.DeleteFunc(e.rollcall.revisions, is)
+	if went := e.only(e.upstream.revisions, e.rollcall.revisions); len(went) == 1 && went[0].number < e.rollcall.newest() {
+		e.upstream.revisions = slices.DeleteFunc(e.upstream.revisions, func(r revisionState) bool { return r == went[0] })
+	}
+	return true
+}
+
+// only lists the revisions that the others lack.
+func (e *ends) only(these, others []revisionState) []revisionState {
+	return slices.DeleteFunc(slices.Clone(these), func(r revisionState) bool {
+		return slices.ContainsFunc(others, func(o revisionState) bool { return o.name == r.name })
+	})
+}
+
+func (s state) newest() int64 {
+	n := int64(0)
+	for _, r := range s.revisions {
+		n = max(n, r.number)
+	}
+	return n
+}
+
+// take makes upstream's pods in places Rollcall's; what is counted of pods follows,
+// as it has been checked against them.
+func (e *ends) take(replace func()) bool {
+	replace()
+	s := e.rollcall.status
+	s.ObservedGeneration, s.CollisionCount = e.upstream.status.ObservedGeneration, e.upstream.status.CollisionCount
+	e.upstream.status = s
+	return true
+}
+
+// explainDoubled: upstream has called every pod one of the kept revision, and may
+// have replaced one that its cache still showed with the old label.
+func explainDoubled(e *ends) bool {
+	strange := func(p podState) bool { return p.owned && p.hash != e.upstream.hash }
+	if !e.pair.doubled || len(e.left()) == 0 || slices.ContainsFunc(e.upstream.pods, strange) || !e.onTheWay(e.rollcall) {
+		return false
+	}
+	e.rollcall.revisions = e.shared(e.rollcall, e.upstream)
+	return e.take(func() { e.upstream.pods = e.rollcall.pods })
+}
+
+// explainKept: of several pods on a node Rollcall has kept one that is ready, and
+// upstream an older one that is not. What that frees of the budget goes to others.
+func explainKept(e *ends) bool {
+	kept := 0
+	for _, n := range e.rollcall.nodes() {
+		here := func(p podState) bool { return p.owned && p.node == n }
+		before, now := filter(e.upstream.pods, here), filter(e.rollcall.pods, here)
+		worse := func(p podState) bool { return !p.ready && e.was(p) && !slices.Contains(now, p) }
+		better := func(p podState) bool { return p.ready && (e.was(p) || !p.pinned) && !slices.Contains(before, p) }
+		if slices.ContainsFunc(before, worse) && slices.ContainsFunc(now, better) {
+			e.take(func() { e.upstream.pods = append(slices.DeleteFunc(e.upstream.pods, here), now...) })
+			kept++
+		}
+	}
+	if kept > 0 {
+		e.explainStall(-kept, kept)
+	}
+	return kept > 0
+}
+
+// explainHash: where a pod has the generation of this template and not its hash, a
+// surge of upstream's takes it for a new pod and for an old one.
+func explainHash(e *ends) bool {
+	if !e.surges() || !e.onTheWay(e.rollcall) {
+		return false
+	}
+	met := 0
+	for _, both := range e.before.pods {
+		here := func(p podState) bool { return p.owned && p.node == both.node }
+		now := filter(e.rollcall.pods, here)
+		if both.generation != e.rollcall.template || both.hash == e.rollcall.hash || slices.Equal(filter(e.upstream.pods, here), now) {
+			continue
+		}
+		e.take(func() { e.upstream.pods = append(slices.DeleteFunc(e.upstream.pods, here), now...) })
+		met++
+	}
+	if met > 0 {
+		e.explainStall(-met, met) // upstream's next choice is another node
+	}
+	return met > 0
+}
+
+func filter(pods []podState, is func(podState) bool) []podState {
+	return slices.DeleteFunc(slices.Clone(pods), func(p podState) bool { return !is(p) })
+}
+
+func count(pods []podState, is func(podState) bool) int { return len(filter(pods, is)) }
+
+// explainExcluded: an old pod stays on a node that may keep it and is not eligible,
+// and so does its revision. Where no node is eligible, a surge in percent is none
+// to upstream, and the pod stays there.
+func explainExcluded(e *ends) bool {
+	spared := map[string]bool{} // hashes
+	nowhere := e.surges() && e.rollcall.status.DesiredNumberScheduled == 0
+	for _, n := range e.pair.rollcall.nodes() {
+		should, may := e.pair.rollcall.wants(n)
+		here := func(p podState) bool { return p.node == n.Name && p.owned }
+		stayed, left := &e.rollcall.pods, &e.upstream.pods
+		if nowhere {
+			stayed, left = left, stayed
+		}
+		i := slices.IndexFunc(*stayed, here)
+		if should || !may || slices.ContainsFunc(*left, here) || i < 0 || (*stayed)[i].pinned && !e.was((*stayed)[i]) {
+			continue
+		}
+		spared[(*stayed)[i].hash] = true
+		e.take(func() { *stayed = slices.Delete(*stayed, i, i+1) })
+	}
+	for _, s := range []struct{ this, other *state }{{&e.rollcall, &e.upstream}, {&e.upstream, &e.rollcall}} {
+		s.this.revisions = slices.DeleteFunc(s.this.revisions, func(r revisionState) bool {
+			return spared[r.hash] && !slices.Contains(s.other.revisions, r)
+		})
+	}
+	return len(spared) > 0
+}
+
+// was says that a pod is one of those that were there, perhaps under other labels.
+func (e *ends) was(p podState) bool {
+	return slices.ContainsFunc(e.before.pods, func(o podState) bool {
+		o.hash, o.owned, o.shape = p.hash, p.owned, p.shape
+		return o == p
+	})
+}
+
+// explainOrder: a rollout that stands still has reached other nodes, but as many.
+func explainOrder(e *ends) bool { return e.explainStall(0, 0) }
+
+// explainSurge: a new pod that never was ready and stands alone counts against
+// Rollcall's surge.
+func explainSurge(e *ends) bool {
+	if !e.surges() {
+		return false
+	}
+	alone := count(e.rollcall.pods, func(p podState) bool {
+		return p.owned && e.rollcall.updated(p) && !p.ready && count(e.rollcall.pods, func(o podState) bool { return o.owned && o.node == p.node }) == 1
+	})
+	return e.explainStall(-alone, -1)
+}
+
+func (e *ends) surges() bool {
+	r := e.pair.rollcall.daemonSet().Spec.UpdateStrategy.RollingUpdate
+	return r != nil && r.MaxSurge != nil && *r.MaxSurge != (intstr.IntOrString{})
+}
+
+// explainStall says that both worlds are on the way to the same end, with Rollcall
+// ahead by so many nodes. Pods are the wanted ones, or have been there before.
+func (e *ends) explainStall(from, to int) bool {
+	if len(e.left()) == 0 || !slices.Equal(e.upstream.nodes(), e.rollcall.nodes()) || !e.onTheWay(e.upstream) || !e.onTheWay(e.rollcall) {
+		return false
+	}
+	if ahead := e.rollcall.broken() - e.upstream.broken(); ahead < from || ahead > to {
+		return false
+	}
+	e.upstream.revisions, e.rollcall.revisions = e.shared(e.upstream, e.rollcall), e.shared(e.rollcall, e.upstream)
+	return e.take(func() { e.upstream.pods = e.rollcall.pods })
+}
+
+// shared leaves out the revisions that only this state has, as its pods show them.
+func (e *ends) shared(s, other state) []revisionState {
+	only := e.only(s.revisions, other.revisions)
+	return slices.DeleteFunc(slices.Clone(s.revisions), func(r revisionState) bool {
+		return slices.Contains(only, r) && slices.ContainsFunc(s.pods, func(p podState) bool { return p.hash == r.hash })
+	})
+}
+
+func (e *ends) onTheWay(s state) bool {
+	return !slices.ContainsFunc(s.pods, func(p podState) bool { return p.hash != s.hash && p.pinned && !e.was(p) })
+}
+
+// broken counts the updated pods that are not ready: where the rollout stands.
+func (s state) broken() int {
+	n := 0
+	for _, p := range s.pods {
+		if p.owned && s.updated(p) && !p.ready {
+			n++
+		}
+	}
+	return n
+}
+
+// nodes are the names of the nodes that have a pod.
+func (s state) nodes() []string {
+	set := map[string]bool{}
+	for _, p := range s.pods {
+		set[p.node] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// explainDeleting: a node that is being deleted gets no new pod.
+func explainDeleting(e *ends) bool {
+	met := false
+	for _, n := range e.pair.rollcall.nodes() {
+		here := func(p podState) bool { return p.owned && p.node == n.Name }
+		if n.DeletionTimestamp == nil || slices.ContainsFunc(e.rollcall.pods, here) {
+			continue
+		}
+		met = e.take(func() { e.upstream.pods = slices.DeleteFunc(e.upstream.pods, here) })
+	}
+	return met
+}
