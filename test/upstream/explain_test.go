@@ -79,11 +79,13 @@ func explainKept(e *ends) bool {
 	kept := 0
 	for _, n := range e.rollcall.nodes() {
 		here := func(p podState) bool { return p.owned && p.node == n }
-		before, now := filter(e.upstream.pods, here), filter(e.rollcall.pods, here)
-		worse := func(p podState) bool { return !p.ready && e.was(p) && !slices.Contains(now, p) }
-		better := func(p podState) bool { return p.ready && (e.was(p) || !p.pinned) && !slices.Contains(before, p) }
-		if slices.ContainsFunc(before, worse) && slices.ContainsFunc(now, better) {
-			e.take(func() { e.upstream.pods = append(slices.DeleteFunc(e.upstream.pods, here), now...) })
+		theirs, ours := filter(e.upstream.pods, here), filter(e.rollcall.pods, here)
+		worse := func(p podState) bool {
+			return !p.ready && (e.was(p) || e.upstream.updated(p)) && !slices.Contains(ours, p)
+		}
+		better := func(p podState) bool { return p.ready && (e.was(p) || !p.pinned) && !slices.Contains(theirs, p) }
+		if e.several(n) && slices.ContainsFunc(theirs, worse) && slices.ContainsFunc(ours, better) {
+			e.take(func() { e.upstream.pods = append(slices.DeleteFunc(e.upstream.pods, here), ours...) })
 			kept++
 		}
 	}
@@ -91,6 +93,13 @@ func explainKept(e *ends) bool {
 		e.explainStall(-kept, kept)
 	}
 	return kept > 0
+}
+
+// several says that a node had more than one pod to choose from: two, or its own
+// and an orphan.
+func (e *ends) several(node string) bool {
+	return count(e.before.pods, func(p podState) bool { return p.node == node }) > 1 ||
+		slices.ContainsFunc(e.rollcall.pods, func(p podState) bool { return p.node == node && !p.pinned })
 }
 
 // explainHash: where a pod has the generation of this template and not its hash, a
@@ -141,12 +150,25 @@ func explainExcluded(e *ends) bool {
 		spared[(*stayed)[i].hash] = true
 		e.take(func() { *stayed = slices.Delete(*stayed, i, i+1) })
 	}
-	for _, s := range []struct{ this, other *state }{{&e.rollcall, &e.upstream}, {&e.upstream, &e.rollcall}} {
-		s.this.revisions = slices.DeleteFunc(s.this.revisions, func(r revisionState) bool {
-			return spared[r.hash] && !slices.Contains(s.other.revisions, r)
-		})
-	}
+	e.explainSpared(&e.rollcall, &e.upstream, spared)
+	e.explainSpared(&e.upstream, &e.rollcall, spared)
 	return len(spared) > 0
+}
+
+// explainSpared takes out the revisions of pods that stayed in one world alone, and
+// those that the other kept in their stead within the limit.
+func (e *ends) explainSpared(here, there *state, hashes map[string]bool) {
+	stayed := slices.DeleteFunc(e.only(here.revisions, there.revisions), func(r revisionState) bool { return !hashes[r.hash] })
+	instead := slices.DeleteFunc(e.only(there.revisions, here.revisions), func(r revisionState) bool { return !e.known(r) })
+	here.revisions = slices.DeleteFunc(here.revisions, func(r revisionState) bool { return slices.Contains(stayed, r) })
+	if len(instead) <= len(stayed) {
+		there.revisions = slices.DeleteFunc(there.revisions, func(r revisionState) bool { return slices.Contains(instead, r) })
+	}
+}
+
+// known says that a revision was there before.
+func (e *ends) known(r revisionState) bool {
+	return len(e.only([]revisionState{r}, e.before.revisions)) == 0
 }
 
 // was says that a pod is one of those that were there, perhaps under other labels.
@@ -157,8 +179,19 @@ func (e *ends) was(p podState) bool {
 	})
 }
 
-// explainOrder: a rollout that stands still has reached other nodes, but as many.
-func explainOrder(e *ends) bool { return e.explainStall(0, 0) }
+// explainOrder: a rollout that stands still has reached other nodes, but as many;
+// and the last old pods to go have spared other revisions, but as many.
+func explainOrder(e *ends) bool {
+	theirs, ours := e.only(e.upstream.revisions, e.rollcall.revisions), e.only(e.rollcall.revisions, e.upstream.revisions)
+	if len(theirs) > 0 && len(theirs) == len(ours) && !slices.ContainsFunc(append(theirs, ours...), func(r revisionState) bool { return !e.known(r) }) {
+		drop := func(r revisionState) bool { return slices.Contains(theirs, r) || slices.Contains(ours, r) }
+		e.upstream.revisions = slices.DeleteFunc(e.upstream.revisions, drop)
+		e.rollcall.revisions = slices.DeleteFunc(e.rollcall.revisions, drop)
+		e.explainStall(0, 0)
+		return true
+	}
+	return e.explainStall(0, 0)
+}
 
 // explainSurge: a new pod that never was ready and stands alone counts against
 // Rollcall's surge.

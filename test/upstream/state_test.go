@@ -149,7 +149,10 @@ func (w *world) recount() appsv1.DaemonSetStatus {
 // may keep one.
 func (w *world) wants(n *corev1.Node) (should, may bool) {
 	should, may = daemon.NodeShouldRunDaemonPod(klog.Logger{}, n, w.daemonSet())
-	return should && !(w.drains && n.DeletionTimestamp != nil), may
+	if w.drains && n.DeletionTimestamp != nil {
+		should = false
+	}
+	return should, may
 }
 
 func (w *world) oldest(ds *appsv1.DaemonSet, node string) *corev1.Pod {
