@@ -65,7 +65,7 @@ func (e *ends) take(replace func()) bool {
 // explainDoubled: upstream has called every pod one of the kept revision, and may
 // have replaced one that its cache still showed with the old label.
 func explainDoubled(e *ends) bool {
-	strange := func(p podState) bool { return p.owned && p.hash != e.upstream.hash }
+	strange := func(p podState) bool { return p.hash != e.upstream.hash }
 	if !e.pair.doubled || len(e.left()) == 0 || slices.ContainsFunc(e.upstream.pods, strange) || !e.onTheWay(e.rollcall) {
 		return false
 	}
@@ -78,7 +78,7 @@ func explainDoubled(e *ends) bool {
 func explainKept(e *ends) bool {
 	kept := 0
 	for _, n := range e.rollcall.nodes() {
-		here := func(p podState) bool { return p.owned && p.node == n }
+		here := func(p podState) bool { return p.node == n }
 		theirs, ours := filter(e.upstream.pods, here), filter(e.rollcall.pods, here)
 		worse := func(p podState) bool {
 			return !p.ready && (e.was(p) || e.upstream.updated(p)) && !slices.Contains(ours, p)
@@ -98,7 +98,7 @@ func explainKept(e *ends) bool {
 // several says that a node had more than one pod to choose from: two, or its own
 // and an orphan.
 func (e *ends) several(node string) bool {
-	return count(e.before.pods, func(p podState) bool { return p.node == node }) > 1 ||
+	return count(slices.Concat(e.before.pods, e.before.loose), func(p podState) bool { return p.node == node }) > 1 ||
 		slices.ContainsFunc(e.rollcall.pods, func(p podState) bool { return p.node == node && !p.pinned })
 }
 
@@ -109,8 +109,8 @@ func explainHash(e *ends) bool {
 		return false
 	}
 	met := 0
-	for _, both := range e.before.pods {
-		here := func(p podState) bool { return p.owned && p.node == both.node }
+	for _, both := range slices.Concat(e.before.pods, e.before.loose) {
+		here := func(p podState) bool { return p.node == both.node }
 		now := filter(e.rollcall.pods, here)
 		if both.generation != e.rollcall.template || both.hash == e.rollcall.hash || slices.Equal(filter(e.upstream.pods, here), now) {
 			continue
@@ -138,7 +138,7 @@ func explainExcluded(e *ends) bool {
 	nowhere := e.surges() && e.rollcall.status.DesiredNumberScheduled == 0
 	for _, n := range e.pair.rollcall.nodes() {
 		should, may := e.pair.rollcall.wants(n)
-		here := func(p podState) bool { return p.node == n.Name && p.owned }
+		here := func(p podState) bool { return p.node == n.Name }
 		stayed, left := &e.rollcall.pods, &e.upstream.pods
 		if nowhere {
 			stayed, left = left, stayed
@@ -171,12 +171,18 @@ func (e *ends) known(r revisionState) bool {
 	return len(e.only([]revisionState{r}, e.before.revisions)) == 0
 }
 
-// was says that a pod is one of those that were there, perhaps under other labels.
+// was says that a pod is one of those that were there: owned, perhaps by another
+// name of its revision, or nobody's and now adopted.
 func (e *ends) was(p podState) bool {
-	return slices.ContainsFunc(e.before.pods, func(o podState) bool {
+	relabelled := func(o podState) bool {
+		o.hash = p.hash
+		return o == p
+	}
+	adopted := func(o podState) bool {
 		o.hash, o.owned, o.shape = p.hash, p.owned, p.shape
 		return o == p
-	})
+	}
+	return slices.ContainsFunc(e.before.pods, relabelled) || slices.ContainsFunc(e.before.loose, adopted)
 }
 
 // explainOrder: a rollout that stands still has reached other nodes, but as many;
@@ -200,7 +206,7 @@ func explainSurge(e *ends) bool {
 		return false
 	}
 	alone := count(e.rollcall.pods, func(p podState) bool {
-		return p.owned && e.rollcall.updated(p) && !p.ready && count(e.rollcall.pods, func(o podState) bool { return o.owned && o.node == p.node }) == 1
+		return e.rollcall.updated(p) && !p.ready && count(e.rollcall.pods, func(o podState) bool { return o.node == p.node }) == 1
 	})
 	return e.explainStall(-alone, -1)
 }
@@ -211,9 +217,12 @@ func (e *ends) surges() bool {
 }
 
 // explainStall says that both worlds are on the way to the same end, with Rollcall
-// ahead by so many nodes. Pods are the wanted ones, or have been there before.
+// ahead by so many nodes. Pods have been there before, or are new ones of one kind.
 func (e *ends) explainStall(from, to int) bool {
-	if len(e.left()) == 0 || !slices.Equal(e.upstream.nodes(), e.rollcall.nodes()) || !e.onTheWay(e.upstream) || !e.onTheWay(e.rollcall) {
+	if slices.Equal(sorted(e.upstream.pods), sorted(e.rollcall.pods)) || !slices.Equal(e.upstream.nodes(), e.rollcall.nodes()) {
+		return false
+	}
+	if !e.onTheWay(e.upstream) || !e.onTheWay(e.rollcall) || !e.alike() {
 		return false
 	}
 	if ahead := e.rollcall.broken() - e.upstream.broken(); ahead < from || ahead > to {
@@ -221,6 +230,33 @@ func (e *ends) explainStall(from, to int) bool {
 	}
 	e.upstream.revisions, e.rollcall.revisions = e.shared(e.upstream, e.rollcall), e.shared(e.rollcall, e.upstream)
 	return e.take(func() { e.upstream.pods = e.rollcall.pods })
+}
+
+// alike says that the new pods of both worlds are the same but for their nodes, as
+// far as both have any.
+func (e *ends) alike() bool {
+	kinds := func(s state) []string {
+		var out []string
+		for _, p := range s.pods {
+			if p.pinned && !e.was(p) {
+				p.node = ""
+				out = append(out, p.String())
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	theirs, ours := kinds(e.upstream), kinds(e.rollcall)
+	return len(theirs) == 0 || len(ours) == 0 || slices.Equal(theirs, ours)
+}
+
+func sorted(pods []podState) []string {
+	var out []string
+	for _, p := range pods {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return out
 }
 
 // shared leaves out the revisions that only this state has, as its pods show them.
@@ -239,7 +275,7 @@ func (e *ends) onTheWay(s state) bool {
 func (s state) broken() int {
 	n := 0
 	for _, p := range s.pods {
-		if p.owned && s.updated(p) && !p.ready {
+		if s.updated(p) && !p.ready {
 			n++
 		}
 	}
@@ -259,7 +295,7 @@ func (s state) nodes() []string {
 func explainDeleting(e *ends) bool {
 	met := false
 	for _, n := range e.pair.rollcall.nodes() {
-		here := func(p podState) bool { return p.owned && p.node == n.Name }
+		here := func(p podState) bool { return p.node == n.Name }
 		if n.DeletionTimestamp == nil || slices.ContainsFunc(e.rollcall.pods, here) {
 			continue
 		}

@@ -21,7 +21,8 @@ import (
 // state is what a client can see of a world, without the names and times that
 // chance or the clock gave.
 type state struct {
-	pods       []podState
+	pods       []podState // that are owned
+	loose      []podState // that are nobody's, or another's
 	revisions  []revisionState
 	hash       string // of the revision that the template has
 	template   string // the template's generation
@@ -78,7 +79,11 @@ func digest(v any) string {
 func (w *world) state() state {
 	var s state
 	for _, p := range w.pods() {
-		s.pods = append(s.pods, stateOf(p))
+		if o := stateOf(p); o.owned {
+			s.pods = append(s.pods, o)
+		} else {
+			s.loose = append(s.loose, o)
+		}
 	}
 	for _, r := range w.revisions() {
 		s.revisions = append(s.revisions, revisionState{name: r.Name, hash: r.Labels[appsv1.ControllerRevisionHashLabelKey],
@@ -229,7 +234,7 @@ func (s state) lines() []string {
 	for _, c := range s.conditions {
 		out = append(out, "condition "+c)
 	}
-	for _, p := range s.pods {
+	for _, p := range slices.Concat(s.pods, s.loose) {
 		out = append(out, p.String())
 	}
 	for _, r := range s.revisions {

@@ -73,6 +73,7 @@ type world struct {
 
 	mu     sync.Mutex
 	writes []write // of the controllers
+	raced  bool    // one has written without end
 	events []corev1.Event
 }
 
@@ -201,6 +202,11 @@ func settle(worlds ...*world) error {
 	still, before := 0, version(worlds)
 	for range patient {
 		tick(time.Second, worlds...)
+		for _, w := range worlds {
+			if w.races() {
+				return errors.New("a controller writes without end")
+			}
+		}
 		if v := version(worlds); v != before {
 			still, before = 0, v
 			continue
