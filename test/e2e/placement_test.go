@@ -42,6 +42,18 @@ func awaitPods(t *testing.T, p *program.Program, what, label, path string, good 
 		if err == nil && good(out) {
 			return ""
 		}
+		pods, _ := p.TryKubectl("get", "pods", "-A", "-o", "wide")
+		return out + pods
+	})
+}
+
+func awaitEvent(t *testing.T, p *program.Program, reason, text string) {
+	t.Helper()
+	program.Eventually(t, "an event "+reason+" with "+text, func() string {
+		out, _ := p.TryKubectl("get", "events", "--field-selector", "reason="+reason)
+		if strings.Contains(out, text) {
+			return ""
+		}
 		return out
 	})
 }
@@ -60,14 +72,10 @@ func TestAFullNodeSaysWhoHoldsItAndImportantAgentsGetRoom(t *testing.T) {
 		return strings.HasPrefix(got, "0/1 nodes are available: 1 Insufficient cpu. preemption: ") &&
 			strings.Contains(got, "asks 700m, free 500m of 8; held by default/filler-")
 	})
-	if out := p.Kubectl("get", "events", "--field-selector", "reason=FailedScheduling"); !strings.Contains(out, "held by default/filler-") {
-		t.Errorf("the event does not say who holds the room: %s", out)
-	}
+	awaitEvent(t, p, "FailedScheduling", "held by default/filler-")
 	apply(t, p, agentYAML("critical", "2", "priorityClassName: system-node-critical"))
 	awaitPods(t, p, "the critical agent on the node", "app=critical", "{.status.phase}", is("Running"))
-	if out := p.Kubectl("get", "events", "--field-selector", "reason=Preempted"); !strings.Contains(out, "pod/filler-") {
-		t.Errorf("nothing says that the filler was preempted: %s", out)
-	}
+	awaitEvent(t, p, "Preempted", "pod/filler-")
 	awaitPods(t, p, "the agent in the room that is left", "app=agent", "{.status.phase}", is("Running"))
 	awaitPods(t, p, "the filler waiting", "app=filler", message, func(got string) bool { return strings.Contains(got, "asks 7500m, free 5300m of 8") })
 	p.Interrupt()

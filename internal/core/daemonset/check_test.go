@@ -39,6 +39,7 @@ func (w *world) check(in Input, before *Input, plan Plan) {
 		w.fail("another order gives another plan:\n%s\n---\n%s", plan, p)
 	}
 	w.checkBudget(in, plan)
+	w.checkSurge(in, plan)
 	w.checkStatus(in, plan)
 	w.checkEndings(in, plan)
 	switch w.dice.roll(2, "look at") {
@@ -67,6 +68,38 @@ func (w *world) checkBudget(in Input, plan Plan) {
 	}
 	if took > 0 && down > in.budget() {
 		w.fail("%d available pods are taken down, which leaves %d nodes without one; the budget is %d\n%s", took, down, in.budget(), plan)
+	}
+}
+
+// checkSurge: a plan puts new pods beside available ones only while fewer nodes
+// than maxSurge have a new pod that is not available beside such a one. One that
+// has ended takes no room.
+func (w *world) checkSurge(in Input, plan Plan) {
+	made := map[string]bool{}
+	for _, a := range plan.Actions {
+		if a.Verb == CreatePod && a.Reason.Code == fit.OldRevision {
+			made[a.Node] = true
+		}
+	}
+	if len(made) == 0 {
+		return
+	}
+	gone, count := deleted(plan), 0
+	for _, n := range in.Nodes {
+		old, fresh := false, made[n.Name]
+		for _, p := range in.Pods {
+			if target(p) != n.Name || !in.mine(p) || p.DeletionTimestamp != nil || ended(p) || slices.Contains(gone, p) {
+				continue
+			}
+			old = old || !in.current(p, plan.Hash) && in.up(p)
+			fresh = fresh || in.current(p, plan.Hash) && !in.up(p)
+		}
+		if old && fresh {
+			count++
+		}
+	}
+	if surge := in.DaemonSet.Spec.UpdateStrategy.RollingUpdate.MaxSurge.IntValue(); count > surge {
+		w.fail("%d nodes have a new pod beside an available one; maxSurge is %d\n%s", count, surge, plan)
 	}
 }
 
@@ -134,8 +167,7 @@ func (w *world) checkEndings(in Input, plan Plan) {
 		case a.Verb != DeletePod || !ended(a.Pod) || a.Reason.Code != fit.PodFailed && a.Reason.Code != fit.PodSucceeded:
 			continue
 		}
-		g, _ := generation(in.DaemonSet)
-		if current := a.Pod.Labels[hashLabel] == plan.Hash || a.Pod.Labels[generationLabel] == g; !current || gap > 30*time.Minute {
+		if !in.current(a.Pod, plan.Hash) || gap > 30*time.Minute {
 			e.count = 0
 		} else if wait := min(time.Second<<max(0, min(e.count, 30)-1), 15*time.Minute); e.count > 0 && gap < wait {
 			w.fail("pod number %d that ended on %s is replaced after %s, not %s\n%s", e.count+1, a.Node, gap, wait, plan)
@@ -146,23 +178,30 @@ func (w *world) checkEndings(in Input, plan Plan) {
 
 // checkWrite looks at the store after a write.
 func (w *world) checkWrite(in, before Input, a Action) {
+	switch {
+	case a.Verb == CreatePod:
+		w.checkTwins(in)
+	case a.Verb == DeletePod && in.pod(a.Pod.UID) == nil:
+		w.fail("%s deleted a pod that it did not know", a)
+	case a.Verb == DeletePod:
+		w.checkLoss(in, before, a)
+	}
+}
+
+// checkTwins: the newest pod is the only one of its revision on its node, but for
+// one that somebody else made since the caches were filled.
+func (w *world) checkTwins(in Input) {
 	now := w.input()
-	seen := map[string]bool{}
+	made := now.Pods[len(now.Pods)-1]
+	w.made[made.UID] = true
 	for _, p := range now.Pods {
-		if key := target(p) + " " + p.Labels[hashLabel]; metav1.IsControlledBy(p, now.DaemonSet) && now.mine(p) && p.DeletionTimestamp == nil {
-			if seen[key] && a.Verb == CreatePod {
-				w.fail("two pods of one revision on %s after %s", key, a)
-			}
-			seen[key] = true
+		if p == made || target(p) != target(made) || p.Labels[hashLabel] != made.Labels[hashLabel] || p.DeletionTimestamp != nil {
+			continue
+		}
+		if metav1.IsControlledBy(p, now.DaemonSet) && now.mine(p) && (w.made[p.UID] || in.pod(p.UID) != nil) {
+			w.fail("two pods of one revision on %s: %s and %s", target(p), p.Name, made.Name)
 		}
 	}
-	if a.Verb != DeletePod {
-		return
-	}
-	if in.pod(a.Pod.UID) == nil {
-		w.fail("%s deleted a pod that it did not know", a)
-	}
-	w.checkLoss(in, before, a)
 }
 
 // checkLoss: what Rollcall has taken down stays within the budget, also where the

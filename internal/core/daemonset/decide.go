@@ -173,17 +173,14 @@ func (d *decision) survey() {
 }
 
 // seePods notes the youngest pod of the place and drops those that are both
-// ending and ended: only their object is left. A failure that lies in the future
-// comes from a clock that was set back.
+// ending and ended: only their object is left. A younger one that was there before
+// counts on, so that the next pod keeps its name when only an object goes. A
+// failure that lies in the future comes from a clock that was set back.
 func (s *spot) seePods(now time.Time) {
-	var youngest *corev1.Pod
 	for _, p := range s.pods {
-		if youngest == nil || cmp.Or(youngest.CreationTimestamp.Compare(p.CreationTimestamp.Time), cmp.Compare(youngest.UID, p.UID)) < 0 {
-			youngest = p
+		if last := &s.place; cmp.Or(last.LastCreated.Compare(p.CreationTimestamp.Time), cmp.Compare(last.LastPod, p.UID)) < 0 {
+			last.LastPod, last.LastCreated, last.Salt, last.Refused = p.UID, p.CreationTimestamp.Time, 0, ""
 		}
-	}
-	if youngest != nil && youngest.UID != s.place.LastPod {
-		s.place.LastPod, s.place.Salt, s.place.Refused = youngest.UID, 0, ""
 	}
 	if s.place.LastFailure.After(now) {
 		s.place.LastFailure = now

@@ -10,7 +10,8 @@
 // reports is left alone until it does; an old pod on a node that is no longer
 // eligible is ended only by a surging update; of several pods on a node an
 // available one is kept; a pod that ended under an old template is replaced
-// without backoff; and after a pod that ended the next one comes a second later.
+// without backoff; after a pod that ended the next one comes a second later; and a
+// surge goes no further while new pods stand where they broke what was there.
 //
 // It touches nothing: no I/O, clock, randomness, goroutine, log or context. The
 // rules are upstream's controller's; docs/differences.md names each departure.

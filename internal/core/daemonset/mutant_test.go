@@ -26,6 +26,16 @@ type mutant struct {
 var mutants = []mutant{
 	{name: "takes one node more than the budget", says: "available pods are taken down", decides: overdrawn, twin: true},
 	{name: "counts only new pods against the budget", says: "available pods are taken down", decides: forgetful, twin: true},
+	{name: "surges to one node more than maxSurge", says: "maxSurge is", decides: func(in Input) Plan {
+		u := in.DaemonSet.Spec.UpdateStrategy
+		if u.RollingUpdate == nil || u.RollingUpdate.MaxSurge == nil || u.RollingUpdate.MaxSurge.IntValue() == 0 {
+			return Decide(in)
+		}
+		n, ds := intstr.FromInt32(u.RollingUpdate.MaxSurge.IntVal+1), *in.DaemonSet
+		ds.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: u.RollingUpdate.MaxUnavailable, MaxSurge: &n}
+		in.DaemonSet = &ds
+		return Decide(in)
+	}},
 	{name: "takes nodes in the order of the input", says: "another order gives another plan", decides: unordered, twin: true},
 	{name: "deletes by name alone", says: "deleted a pod that it did not know", decides: Decide, world: func(w *world) { w.byName = true }},
 	{name: "has random names and does not wait for the caches", says: "two pods of one revision", decides: Decide, world: func(w *world) { w.checked, w.random = false, true }},
@@ -55,7 +65,7 @@ var mutants = []mutant{
 		slices.SortFunc(in.Pods, func(a, b *corev1.Pod) int { return strings.Compare(b.Name, a.Name) })
 		return Decide(in)
 	}},
-	{name: "forgets a node", says: "no rest", decides: func(in Input) Plan {
+	{name: "forgets a node", says: "after all faults", decides: func(in Input) Plan {
 		p := Decide(in)
 		p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool { return a.Verb == CreatePod && a.Node == "n1" })
 		return p
@@ -65,6 +75,19 @@ var mutants = []mutant{
 		if slices.ContainsFunc(in.Pods, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed }) {
 			p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool { return a.Verb == CreatePod })
 		}
+		return p
+	}},
+	{name: "waits for a pod that flaps", says: "is not updated", decides: func(in Input) Plan {
+		p := Decide(in)
+		p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool { return a.Verb == DeletePod && a.Reason.Code == fit.OldRevision && !in.up(a.Pod) })
+		return p
+	}},
+	{name: "stops an update at every dead node", says: "is not updated", decides: func(in Input) Plan {
+		p := Decide(in)
+		if !slices.ContainsFunc(in.Nodes, func(n *corev1.Node) bool { return !healthy(n) }) {
+			return p
+		}
+		p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool { return a.Reason.Code == fit.OldRevision })
 		return p
 	}},
 	{name: "deletes again what it made", says: "no fixed point", decides: func(in Input) Plan {
@@ -84,7 +107,7 @@ func TestTheChecksBite(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			histories, steps, says := m.walk(4000)
 			if !strings.Contains(says, m.says) {
-				t.Errorf("in %d histories the walk said %q", histories, says)
+				t.Errorf("in %d histories the walk said %.400q", histories, says)
 			}
 			t.Logf("seen in history %d, after %d steps", histories, steps)
 			if m.twin {

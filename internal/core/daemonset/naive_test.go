@@ -99,12 +99,17 @@ func (in Input) counters(hash string) appsv1.DaemonSetStatus {
 		if in.longReady(p) {
 			s.NumberAvailable++
 		}
-		if p.Labels[hashLabel] == hash || p.Labels[generationLabel] == in.DaemonSet.Annotations[appsv1.DeprecatedTemplateGeneration] {
+		if in.current(p, hash) {
 			s.UpdatedNumberScheduled++
 		}
 	}
 	s.NumberUnavailable = s.DesiredNumberScheduled - s.NumberAvailable
 	return s
+}
+
+// current says whether a pod is of the wanted revision.
+func (in Input) current(p *corev1.Pod, hash string) bool {
+	return p.Labels[hashLabel] == hash || p.Labels[generationLabel] == in.DaemonSet.Annotations[appsv1.DeprecatedTemplateGeneration]
 }
 
 // bare are the counters alone.

@@ -16,7 +16,8 @@ import (
 // comes with one plan and goes into the next. Losing it costs only time.
 type Place struct {
 	Node        string
-	LastPod     types.UID // the last pod seen there
+	LastPod     types.UID // the youngest pod ever seen there
+	LastCreated time.Time // when that one was created
 	Salt        int32     // raised when the name of the next pod is another's
 	Failures    int32     // pods that ended, in a row
 	LastFailure time.Time

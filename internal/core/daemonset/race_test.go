@@ -2,7 +2,4 @@
 
 package daemonset
 
-const (
-	wantedSteps = 5_000
-	twinPods    = 3
-)
+const underRace = true

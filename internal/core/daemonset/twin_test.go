@@ -38,7 +38,10 @@ type fleet struct {
 
 func TestTwinTakesTheSamePods(t *testing.T) {
 	start, n := time.Now(), 0
-	for _, size := range []struct{ nodes, pods, states int }{{1, 8, 4}, {2, 8, 4}, {3, 8, 3}, {4, twinPods, 2}} {
+	for _, size := range []struct{ nodes, pods, states int }{{1, 8, 4}, {2, 8, 4}, {3, 8, 3}, {4, 7, 2}} {
+		if often(20) == 1 && size.nodes > 2 {
+			break
+		}
 		n += everyFleet(size.nodes, size.pods, size.states, func(f fleet) bool {
 			if fault := f.compare(Decide); fault != "" {
 				t.Fatal(fault)

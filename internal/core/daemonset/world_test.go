@@ -31,8 +31,9 @@ type world struct {
 	doubt     int        // up to where deletes were done without an answer
 	late      []lateDelete
 
-	lost   map[string]bool   // nodes that Rollcall took the last available pod from
-	ending map[string]ending // by node
+	made   map[types.UID]bool // pods that Rollcall made
+	lost   map[string]bool    // nodes that Rollcall took the last available pod from
+	ending map[string]ending  // by node
 	steps  int
 	told   []sentence
 }
@@ -56,7 +57,7 @@ type failer interface {
 }
 
 func newWorld(t failer, d dice, decides func(Input) Plan) *world {
-	w := &world{cluster: newCluster(), dice: d, t: t, decides: decides, checked: true, lost: map[string]bool{}, ending: map[string]ending{}}
+	w := &world{cluster: newCluster(), dice: d, t: t, decides: decides, checked: true, made: map[types.UID]bool{}, lost: map[string]bool{}, ending: map[string]ending{}}
 	w.record()
 	return w
 }
