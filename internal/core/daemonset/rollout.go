@@ -183,8 +183,9 @@ func (d *decision) nodeIsReady(s *spot) bool {
 }
 
 // brokeNode says that the node went down, or was tainted against its pods, after
-// this update had started a pod there: the update may be why. A pod of the wanted revision that is older than
-// one of another was there before the update, which then goes back to a revision.
+// this update had started a pod there: the update may be why. A pod of the wanted
+// revision that is older than one of another was there before the update, which then
+// goes back to a revision.
 func (d *decision) brokeNode(s *spot) bool {
 	status, since := nodeReady(s.node)
 	tainted := status == corev1.ConditionTrue && !s.verdict.ShouldRun && s.verdict.ShouldContinue
