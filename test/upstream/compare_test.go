@@ -88,6 +88,8 @@ func (p *pair) align(from, to *world) error {
 
 // swap lets each controller go on with the other's world.
 func (p *pair) swap() error {
+	worlds := []*world{p.upstream, p.rollcall}
+	held := [][]string{p.upstream.holds(), p.rollcall.holds()}
 	p.each((*world).forget)
 	if err := p.upstream.start(rollcalls); err != nil {
 		return err
@@ -98,9 +100,12 @@ func (p *pair) swap() error {
 	if err := p.settle(); err != nil {
 		return p.report("a change of controllers", err)
 	}
-	for _, w := range []*world{p.upstream, p.rollcall} {
+	for i, w := range worlds {
 		if made := w.made(); len(made) > 0 {
 			return p.report("a change of controllers", fmt.Errorf("it made or ended\n%s", strings.Join(made, "\n")))
+		}
+		if now := w.holds(); !slices.Equal(held[i], now) {
+			return p.report("a change of controllers", fmt.Errorf("it made of\n%s\nthis:\n%s", strings.Join(held[i], "\n"), strings.Join(now, "\n")))
 		}
 	}
 	return nil

@@ -106,9 +106,16 @@ func (s *tally) add(met map[string]int) {
 }
 
 func (s *tally) String() string {
+	met := map[string]int{}
+	for _, a := range table {
+		if a.explain != nil && a.id != "conditions" {
+			met[a.id] = 0 // what is never met is said, too
+		}
+	}
+	maps.Copy(met, s.met)
 	out := fmt.Sprintf("%d histories", s.histories)
-	for _, what := range slices.Sorted(maps.Keys(s.met)) {
-		out += fmt.Sprintf(", %s %d", what, s.met[what])
+	for _, what := range slices.Sorted(maps.Keys(met)) {
+		out += fmt.Sprintf(", %s %d", what, met[what])
 	}
 	return out
 }

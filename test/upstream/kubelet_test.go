@@ -68,8 +68,13 @@ func (w *world) live() {
 	}
 }
 
-// bad says that a pod's image never becomes ready.
-func bad(p *corev1.Pod) bool { return strings.Contains(p.Spec.Containers[0].Image, "bad") }
+// ill is an annotation that keeps one pod from being ready.
+const ill = "ill"
+
+// bad says that a pod never becomes ready, for its image or by itself.
+func bad(p *corev1.Pod) bool {
+	return strings.Contains(p.Spec.Containers[0].Image, "bad") || p.Annotations[ill] != ""
+}
 
 // collect is pod garbage collection: pods bound to a node that is gone end.
 func (w *world) collect() {

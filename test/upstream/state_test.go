@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/controller/daemon"
 	daemonutil "k8s.io/kubernetes/pkg/controller/daemon/util"
@@ -20,7 +21,8 @@ import (
 // state is what a client can see of a world, without the names and times that
 // chance or the clock gave.
 type state struct {
-	pods       []podState
+	pods       []podState // that are owned
+	loose      []podState // that are nobody's, or another's
 	revisions  []revisionState
 	hash       string // of the revision that the template has
 	template   string // the template's generation
@@ -77,7 +79,11 @@ func digest(v any) string {
 func (w *world) state() state {
 	var s state
 	for _, p := range w.pods() {
-		s.pods = append(s.pods, stateOf(p))
+		if o := stateOf(p); o.owned {
+			s.pods = append(s.pods, o)
+		} else {
+			s.loose = append(s.loose, o)
+		}
 	}
 	for _, r := range w.revisions() {
 		s.revisions = append(s.revisions, revisionState{name: r.Name, hash: r.Labels[appsv1.ControllerRevisionHashLabelKey],
@@ -142,6 +148,16 @@ func (w *world) recount() appsv1.DaemonSetStatus {
 	}
 	s.NumberUnavailable = s.DesiredNumberScheduled - s.NumberAvailable
 	return s
+}
+
+// wants is upstream's answer to whether the node should have a pod, and whether it
+// may keep one.
+func (w *world) wants(n *corev1.Node) (should, may bool) {
+	should, may = daemon.NodeShouldRunDaemonPod(klog.Logger{}, n, w.daemonSet())
+	if w.drains && n.DeletionTimestamp != nil {
+		should = false
+	}
+	return should, may
 }
 
 func (w *world) oldest(ds *appsv1.DaemonSet, node string) *corev1.Pod {
@@ -218,7 +234,7 @@ func (s state) lines() []string {
 	for _, c := range s.conditions {
 		out = append(out, "condition "+c)
 	}
-	for _, p := range s.pods {
+	for _, p := range slices.Concat(s.pods, s.loose) {
 		out = append(out, p.String())
 	}
 	for _, r := range s.revisions {

@@ -69,9 +69,11 @@ type world struct {
 	stop func() error
 
 	removed *appsv1.DaemonSet // to be made again
+	drains  bool              // whether nodes that are being deleted are left out
 
 	mu     sync.Mutex
 	writes []write // of the controllers
+	raced  bool    // one has written without end
 	events []corev1.Event
 }
 
@@ -157,6 +159,7 @@ func bubble(t *testing.T, test func() error) error {
 func together(t *testing.T, nodes int, test func(*pair) error) error {
 	return bubble(t, func() error {
 		p := &pair{upstream: newWorld(nodes), rollcall: newWorld(nodes), met: map[string]int{}}
+		p.rollcall.drains = true
 		defer p.each(func(w *world) { w.stop() })
 		if err := p.start(); err != nil {
 			return err
@@ -199,6 +202,11 @@ func settle(worlds ...*world) error {
 	still, before := 0, version(worlds)
 	for range patient {
 		tick(time.Second, worlds...)
+		for _, w := range worlds {
+			if w.races() {
+				return errors.New("a controller writes without end")
+			}
+		}
 		if v := version(worlds); v != before {
 			still, before = 0, v
 			continue

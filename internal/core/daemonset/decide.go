@@ -154,7 +154,7 @@ func (d *decision) survey() {
 		}
 	}
 	for _, p := range d.pods {
-		if !d.updated(p) && p.CreationTimestamp.After(d.newestOld) {
+		if p.Labels[hashLabel] != "" && !d.updated(p) && p.CreationTimestamp.After(d.newestOld) { // an orphan of no revision tells nothing
 			d.newestOld = p.CreationTimestamp.Time
 		}
 		if name := fit.TargetNode(p); name != "" {

@@ -182,12 +182,14 @@ func (d *decision) nodeIsReady(s *spot) bool {
 	return status == corev1.ConditionTrue
 }
 
-// brokeNode says that the node went down after this update had started a pod
-// there: the update may be why. A pod of the wanted revision that is older than
-// one of another was there before the update, which then goes back to a revision.
+// brokeNode says that the node went down, or was tainted against its pods, after
+// this update had started a pod there: the update may be why. A pod of the wanted
+// revision that is older than one of another was there before the update, which then
+// goes back to a revision.
 func (d *decision) brokeNode(s *spot) bool {
 	status, since := nodeReady(s.node)
-	if status == corev1.ConditionTrue {
+	tainted := status == corev1.ConditionTrue && !s.verdict.ShouldRun && s.verdict.ShouldContinue
+	if status == corev1.ConditionTrue && !tainted {
 		return false
 	}
 	return slices.ContainsFunc(s.pods, func(p *corev1.Pod) bool {
@@ -198,7 +200,7 @@ func (d *decision) brokeNode(s *spot) bool {
 		if d.removed[p.UID] && ended(p) {
 			return false // it is gone after this plan
 		}
-		return d.updated(p) && p.Spec.NodeName != "" && started.Time.Before(since) && !p.CreationTimestamp.Time.Before(d.newestOld)
+		return d.updated(p) && p.Spec.NodeName != "" && (tainted || started.Time.Before(since)) && !p.CreationTimestamp.Time.Before(d.newestOld)
 	})
 }
 
