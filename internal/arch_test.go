@@ -21,11 +21,15 @@ const module = "github.com/rollcall-dev/rollcall/"
 // What is not listed for a package it must not import.
 var mayImport = map[string][]string{
 	"internal/core/fit":       {},
+	"internal/core/cluster":   {},
 	"internal/core/rollout":   {},
-	"internal/core/daemonset": {"internal/core/fit", "internal/core/rollout"},
-	"internal/core/lint":      {"internal/core/fit", "internal/core/rollout"},
+	"internal/core/podstate":  {"internal/core/fit"},
+	"internal/core/daemonset": {"internal/core/fit", "internal/core/rollout", "internal/core/podstate"},
+	"internal/core/lint":      {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset", "internal/core/cluster"},
+	"internal/core/explain":   {"internal/core/fit", "internal/core/rollout", "internal/core/podstate", "internal/core/daemonset", "internal/core/cluster", "internal/core/lint"},
 	"internal/engine":         {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset"},
-	"internal/cli":            {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset"},
+	"internal/source":         {"internal/core/cluster"},
+	"internal/cli":            {"internal/core/fit", "internal/core/rollout", "internal/core/daemonset", "internal/core/cluster", "internal/core/explain", "internal/core/lint", "internal/source"},
 	"internal/controlplane":   {},
 	"internal/simnode":        {},
 	"internal/node":           {},
